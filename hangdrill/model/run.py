@@ -1,0 +1,288 @@
+"""A recorded drill: everything the checks may look at, read back from the run directory and nowhere else.
+
+`hangdrill.drill.store` makes a RecordedRun from the files; `hangdrill.checks` judges it.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Literal
+
+import msgspec
+
+from hangdrill.model.diagnosis import Diagnosis
+from hangdrill.model.dump import Frame, RankDump
+from hangdrill.model.scenario import Scenario
+from hangdrill.model.verdict import Verdict
+
+__all__ = [
+    "AgentFacts", "Artifact", "ArtifactKind", "CheckResult", "DrillResult", "Environment", "FaultReport", "FileFacts",
+    "GroupCount", "JournalEvent", "Leftover", "Manifest", "PullReason", "RankExit", "RankPull", "RankState", "RecordedRun", "ResultArtifact",
+    "Timings",
+]
+
+
+class ArtifactKind(Enum):
+    """What sort of evidence a file is."""
+
+    DUMP = "dump"
+    """Full history of the recorder (pickle), pulled or native."""
+    TRACE = "trace"
+    """Active operations only (JSON of the control plane): where a rank stands, not what it did before."""
+    STACKS = "stacks"
+    PROCESS = "process"
+    LOG = "log"
+
+
+class RankState(Enum):
+    """The state of a rank's process as seen from outside."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    EXITED = "exited"
+    GONE = "gone"
+    """No such process any more, and the agent did not announce an exit: killed or crashed."""
+    NEVER_SEEN = "never-seen"
+
+
+class PullReason(Enum):
+    """Why the collector pulled from a rank."""
+
+    STALL = "stall"
+    EXCEPTION = "exception"
+    SIGNAL = "signal"
+    GONE = "gone"
+    ASKED = "asked"
+    EXIT = "exit"
+    """An orderly exit with status 0: proof of health, not of a hang."""
+
+
+class Artifact(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of evidence. path is relative to the evidence directory; sha256 as the writer computed it."""
+
+    rank: int
+    attempt: int = 0
+    kind: ArtifactKind
+    road: str
+    """native | debug-server | handler (Python, full) | fr_trace_json | fr_dump_file | dump_nccl_trace_json | py-spy | dump_traceback | proc"""
+    path: str
+    bytes: int
+    sha256: str
+    pulled_ns: int
+    reason: PullReason
+
+
+class RankExit(msgspec.Struct, frozen=True, kw_only=True):
+    """How a rank's program ended, as its own agent announced it before it let go of the process."""
+
+    rank: int
+    attempt: int = 0
+    status: Literal["exit", "exception", "signal"]
+    code: int = 0
+    exception_type: str = ""
+    exception_message: str = ""
+    in_distributed: bool = False
+    """The exception came out of torch.distributed, so the last operation of this rank did not finish."""
+    last_group: str = ""
+    last_sequence: int = 0
+    frames: tuple[Frame, ...] = ()
+    time_ns: int
+
+
+class RankPull(msgspec.Struct, frozen=True, kw_only=True):
+    """What the collector saw of one rank."""
+
+    rank: int
+    attempt: int = 0
+    pid: int | None = None
+    state: RankState = RankState.NEVER_SEEN
+    answered: bool = False
+    exit: RankExit | None = None
+    last_trace_ns: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`evidence/manifest.json`: written by the collector, atomically, after every pull."""
+
+    schema: Literal["hangdrill.manifest/1"] = "hangdrill.manifest/1"
+    run_id: str = ""
+    world_size: int | None = None
+    noticed_ns: int | None = None
+    notice: str = ""
+    """Why the hang was noticed, in a sentence: "all_reduce #4 of default_pg pending for 4.0 s on ranks 0, 2, 3"."""
+    complete: bool = False
+    ranks: tuple[RankPull, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+
+
+class GroupCount(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's own record of one group, counted by the agent's hook: the truth the dump is checked against."""
+
+    name: str
+    desc: str
+    ranks: tuple[int, ...]
+    backend_class: str = ""
+    collectives: int = 0
+    p2p: int = 0
+
+
+class AgentFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank's agent reported of itself and counted until it ended (`control/`, see docs/reference/run-directory.md)."""
+
+    rank: int
+    attempt: int = 0
+    pid: int
+    host: str = ""
+    python: str = ""
+    torch: str = ""
+    torch_git: str = ""
+    cuda: str | None = None
+    nccl_loaded: str | None = None
+    backend_requested: str = ""
+    backend_class: str = ""
+    device_binding: str = "cpu"
+    placement: Literal["pre-hook", "wrapped"] = "pre-hook"
+    steps: int = 0
+    groups: tuple[GroupCount, ...] = ()
+    started_ns: int = 0
+
+
+class FaultReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent's own report that a fault took, written before the rank blocked, died or went on."""
+
+    rank: int
+    attempt: int = 0
+    kind: str
+    time_ns: int
+    group: str = ""
+    op: str = ""
+    sequence: int = 0
+    frames: tuple[Frame, ...] = ()
+
+
+class JournalEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `journal.jsonl`. elapsed_s is monotonic since the controller started the drill."""
+
+    name: str
+    elapsed_s: float
+    time_ns: int
+    detail: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as `stat` saw it at one inspection. `when` names the inspection: "collected" or a teardown's name."""
+
+    when: str
+    rank: int
+    attempt: int = 0
+    kind: ArtifactKind
+    path: str
+    """Absolute."""
+    exists: bool
+    bytes: int = 0
+    uid: int = -1
+    mode: int = 0
+    mtime_ns: int = 0
+    sha256: str = ""
+
+
+class Leftover(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of the drill that was still there after the teardown."""
+
+    what: Literal["process", "socket", "mount", "container", "lock", "file"]
+    name: str
+
+
+class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A drill as the run directory tells it. Mappings are keyed by global rank, of the last attempt."""
+
+    scenario_name: str
+    scenario: Scenario
+    run_id: str
+    uid: int
+    started_ns: int
+    ended_ns: int
+    dump_prefix: str
+    """Absolute prefix of native dumps: rank r's is this plus r."""
+    evidence_dir: str
+    run_dir: str
+    journal: tuple[JournalEvent, ...]
+    agents: Mapping[int, AgentFacts]
+    earlier_agents: tuple[AgentFacts, ...] = ()
+    """Of attempts before the last (torchrun --max-restarts)."""
+    faults: tuple[FaultReport, ...] = ()
+    manifest: Manifest | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    """Of every road, those of the collector and those copied from native files; all attempts."""
+    files: tuple[FileFacts, ...] = ()
+    dumps: Mapping[int, tuple[RankDump, ...]] = msgspec.field(default_factory=dict)
+    """Every dump that parsed, by rank; the richest first. Native files and pulled ones stand side by side."""
+    unreadable: Mapping[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    diagnosis: Diagnosis | None = None
+    job_exit_code: int | None = None
+    leftovers: tuple[Leftover, ...] | None = None
+    """None when nobody looked."""
+
+
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One check's answer. ranks is keyed by the rank as text, empty when the check is about the whole drill."""
+
+    name: str
+    verdict: Verdict
+    ranks: dict[str, Verdict] = msgspec.field(default_factory=dict)
+    detail: str = ""
+    mend: str = ""
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds since the drill began, None for what did not happen."""
+
+    launched_s: float | None = None
+    hang_s: float | None = None
+    noticed_s: float | None = None
+    last_dump_s: float | None = None
+    ended_s: float | None = None
+    total_s: float | None = None
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """What really ran, from the agents' reports (rank 0, with differing ranks named in `differs`)."""
+
+    python: str | None = None
+    torch: str | None = None
+    torch_git: str | None = None
+    cuda: str | None = None
+    nccl_loaded: str | None = None
+    backend_requested: str | None = None
+    backend_class: str | None = None
+    device_binding: str | None = None
+    placement: str | None = None
+    differs: tuple[str, ...] = ()
+
+
+class ResultArtifact(msgspec.Struct, frozen=True, kw_only=True):
+    """An artifact as `result.json` lists it; path is relative to the run directory when it lies inside."""
+
+    rank: int
+    kind: ArtifactKind
+    path: str
+    bytes: int
+    sha256: str
+    road: str = ""
+
+
+class DrillResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The contract `hangdrill.result/1`."""
+
+    schema: Literal["hangdrill.result/1"] = "hangdrill.result/1"
+    scenario: str
+    verdict: Verdict
+    checks: tuple[CheckResult, ...]
+    diagnosis: Diagnosis | None
+    expected_culprits: tuple[int, ...] | None
+    timings: Timings
+    environment: Environment
+    artifacts: tuple[ResultArtifact, ...]
+    sentence: str = ""
+    """The diagnosis in one sentence, as the terminal prints it."""
+    run_id: str = ""

@@ -1,0 +1,166 @@
+"""A scenario as a frozen value: what job to run, which fault to place, what to expect.
+
+The keys are a contract (docs/reference/scenario.md). Reading TOML, defaults from the command line and the checks
+across keys are in `hangdrill.drill.scenario_file`.
+"""
+
+from enum import Enum
+from typing import Literal
+
+import msgspec
+
+from hangdrill.model.diagnosis import HangKind
+
+__all__ = [
+    "Before", "Expect", "Fault", "FaultKind", "Job", "LauncherName", "Recorder", "Scenario", "Teardown", "Trigger",
+    "WorkloadName",
+]
+
+
+class LauncherName(Enum):
+    """Who starts the ranks."""
+
+    TORCHRUN = "torchrun"
+    BWRAP = "bwrap"
+    CONTAINER = "container"
+    SLURM = "slurm"
+    KUBERNETES = "kubernetes"
+
+
+class WorkloadName(Enum):
+    """The built-in workloads; each is real training code, small enough for 4 to 8 gloo ranks on two cores."""
+
+    ALL_REDUCE = "all-reduce"
+    DDP = "ddp"
+    FSDP2 = "fsdp2"
+    TENSOR_PARALLEL = "tensor-parallel"
+    PIPELINE = "pipeline"
+    MESH_2D = "mesh-2d"
+    ALL_TO_ALL = "all-to-all"
+
+
+class FaultKind(Enum):
+    """What is done to the chosen ranks."""
+
+    NONE = "none"
+    HOLD = "hold"
+    HOLD_GIL = "hold-gil"
+    STOP = "stop"
+    SPIN = "spin"
+    SKIP = "skip"
+    WRONG_OP = "wrong-op"
+    WRONG_SHAPE = "wrong-shape"
+    WRONG_DTYPE = "wrong-dtype"
+    RAISE = "raise"
+    KILL = "kill"
+    EXIT = "exit"
+    SLOW = "slow"
+    IN_DESTROY = "in-destroy"
+    DATALOADER = "dataloader"
+
+
+class Trigger(Enum):
+    """Which road the evidence takes out of the ranks."""
+
+    NATIVE = "native"
+    DEBUG_SERVER = "debug-server"
+    COLLECTOR = "collector"
+
+
+class Teardown(Enum):
+    """What the dumps must survive. The floor knows job-exit, process-kill and restart; the rest needs a launcher."""
+
+    JOB_EXIT = "job-exit"
+    PROCESS_KILL = "process-kill"
+    RESTART = "restart"
+    CONTAINER_REMOVAL = "container-removal"
+    POD_DELETION = "pod-deletion"
+    NODE_TMP_WIPE = "node-tmp-wipe"
+    SCHEDULER_CANCEL = "scheduler-cancel"
+    OOM_KILL = "oom-kill"
+    HOST_LOSS = "host-loss"
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The job that is drilled. Exactly one of workload and script is set."""
+
+    launcher: LauncherName = LauncherName.TORCHRUN
+    nnodes: int = 1
+    nproc_per_node: int = 2
+    backend: str = "gloo"
+    workload: WorkloadName | None = None
+    script: str | None = None
+    args: tuple[str, ...] = ()
+    steps: int = 12
+    timeout_s: float = 5.0
+    max_restarts: int = 0
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks."""
+        return self.nnodes * self.nproc_per_node
+
+
+class Before(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Before the nth (from 1) operation `op` in a group. group: a name, a description, or its global ranks;
+    op None means any operation, so nth counts all operations of the group."""
+
+    group: str | tuple[int, ...] = "default_pg"
+    op: str | None = None
+    nth: int = 1
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is done, to whom, where. `at` is "init", "step:N" (from 1), "destroy" or "dataloader"."""
+
+    kind: FaultKind = FaultKind.NONE
+    rank: int | None = None
+    ranks: tuple[int, ...] = ()
+    before: Before | None = None
+    at: str | None = None
+    delay_s: float | None = None
+    """For `slow`: how long the rank is held; default 0.3 x job.timeout_s."""
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """The global ranks the fault is placed on, sorted."""
+        return tuple(sorted({*self.ranks, *(() if self.rank is None else (self.rank,))}))
+
+
+class Recorder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How evidence is recorded and pulled. dump_to: directory of native dumps, default inside the run directory."""
+
+    trigger: Trigger = Trigger.COLLECTOR
+    buffer_size: int = 2000
+    dump_to: str | None = None
+    debug_server_interval_s: float = 2.0
+
+
+class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What must come of it. culprit(s): what the diagnosis must name; () means nobody and no hang."""
+
+    dumps: Literal["all", "none"] | tuple[int, ...] = "all"
+    culprit: int | None = None
+    culprits: tuple[int, ...] | None = None
+    kind: HangKind | None = None
+    within_s: float | None = None
+    """From the fault being confirmed to the last dump; default 3 x job.timeout_s + 10."""
+    survives: tuple[Teardown, ...] = (Teardown.JOB_EXIT,)
+
+    @property
+    def expected_culprits(self) -> tuple[int, ...] | None:
+        """Sorted global ranks; () for no hang; None when the scenario says nothing of it."""
+        if self.culprits is not None:
+            return tuple(sorted(self.culprits))
+        return None if self.culprit is None else (self.culprit,)
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One scenario, complete and valid by itself."""
+
+    title: str
+    job: Job
+    fault: Fault = msgspec.field(default_factory=Fault)
+    recorder: Recorder = msgspec.field(default_factory=Recorder)
+    expect: Expect = msgspec.field(default_factory=Expect)
