@@ -1,0 +1,64 @@
+# Two commands set everything up: `make drill` and `make test`. The rest are long or for maintainers.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+OUT ?= hangdrill-runs
+JOBS ?= 2
+
+.PHONY: help drill test lint unit scenarios matrix fuzz bench docs-check package clean
+
+help:
+	@echo "make drill      virtual environment, install, one real hang drill on CPU (4 ranks, gloo)"
+	@echo "make test       lint, types, import direction, every test (what CI runs)"
+	@echo "make lint       ruff, mypy --strict, import-linter"
+	@echo "make unit       the tests that start no job"
+	@echo "make scenarios  the quick drills"
+	@echo "make matrix     every workload x fault x rank on gloo (about half an hour on two cores)"
+	@echo "make fuzz       long random programs against the diagnosis, mutations against the recorder"
+	@echo "make bench      the speed claims, side by side"
+	@echo "make package    build the wheel, install it elsewhere, run a drill from it"
+
+# What running a drill needs: hangdrill and a torch for the ranks.
+$(VENV)/run.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . "torch==2.15.0"
+	@touch $@
+
+# What testing needs on top.
+$(VENV)/test.stamp: $(VENV)/run.stamp
+	$(BIN)/python -m pip install --quiet --group test --group lint --group build
+	@touch $@
+
+drill: $(VENV)/run.stamp
+	$(BIN)/hangdrill run quick/ddp-hold --out $(OUT)/make-drill-$$(date -u +%Y%m%dT%H%M%SZ)
+
+test: lint
+	$(BIN)/python -m pytest tests
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(VENV)/test.stamp
+	$(BIN)/python -m pytest tests -m "not torchrun"
+
+scenarios: $(VENV)/run.stamp
+	$(BIN)/hangdrill run -j $(JOBS)
+
+matrix: $(VENV)/run.stamp
+	$(BIN)/hangdrill run scenarios/faults -j 3 --out $(OUT)/matrix-$$(date -u +%Y%m%dT%H%M%SZ)
+
+fuzz: $(VENV)/test.stamp
+	HANGDRILL_EXAMPLES=$${HANGDRILL_EXAMPLES:-10000} $(BIN)/python -m pytest tests/diagnosis tests/recorder -m "not torchrun" --timeout 7200
+
+bench: $(VENV)/test.stamp
+	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+package: $(VENV)/test.stamp
+	$(BIN)/python benchmarks/../tests/acceptance/wheel.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
