@@ -7,7 +7,17 @@ import msgspec
 
 from hangdrill.model.errors import ExitCode
 
-__all__ = ["Basis", "Culprit", "Diagnosis", "HangKind", "HangVerdict", "RankRoll", "StuckGroup", "StuckOperation", "UnreadableDump"]
+__all__ = [
+    "Basis",
+    "Culprit",
+    "Diagnosis",
+    "HangKind",
+    "HangVerdict",
+    "RankRoll",
+    "StuckGroup",
+    "StuckOperation",
+    "UnreadableDump",
+]
 
 
 class HangVerdict(Enum):

@@ -15,8 +15,24 @@ from hangdrill.model.scenario import Scenario
 from hangdrill.model.verdict import Verdict
 
 __all__ = [
-    "AgentFacts", "Artifact", "ArtifactKind", "CheckResult", "DrillResult", "Environment", "FaultReport", "FileFacts",
-    "GroupCount", "JournalEvent", "Leftover", "Manifest", "PullReason", "RankExit", "RankPull", "RankState", "RecordedRun", "ResultArtifact",
+    "AgentFacts",
+    "Artifact",
+    "ArtifactKind",
+    "CheckResult",
+    "DrillResult",
+    "Environment",
+    "FaultReport",
+    "FileFacts",
+    "GroupCount",
+    "JournalEvent",
+    "Leftover",
+    "Manifest",
+    "PullReason",
+    "RankExit",
+    "RankPull",
+    "RankState",
+    "RecordedRun",
+    "ResultArtifact",
     "Timings",
 ]
 

@@ -12,7 +12,16 @@ import msgspec
 from hangdrill.model.diagnosis import HangKind
 
 __all__ = [
-    "Before", "Expect", "Fault", "FaultKind", "Job", "LauncherName", "Recorder", "Scenario", "Teardown", "Trigger",
+    "Before",
+    "Expect",
+    "Fault",
+    "FaultKind",
+    "Job",
+    "LauncherName",
+    "Recorder",
+    "Scenario",
+    "Teardown",
+    "Trigger",
     "WorkloadName",
 ]
 
