@@ -140,6 +140,9 @@ class GroupCount(msgspec.Struct, frozen=True, kw_only=True):
     backend_class: str = ""
     collectives: int = 0
     p2p: int = 0
+    last_operation_ns: int = 0
+    """When the rank entered the last of them (word 3 of the slot in `ops`), 0 when never or not known. With it a check can
+    tell operations that came after the evidence was pulled from operations that the dump lost."""
 
 
 class AgentFacts(msgspec.Struct, frozen=True, kw_only=True):
