@@ -1,0 +1,213 @@
+"""The rules across the keys of one scenario: what a single key's type cannot say.
+
+Pure: a Scenario in, the mistakes out. Every rule is a small function in `RULES`; each has its own negative control.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+
+from hangdrill.drill.scenario_shape import Problem, nearest
+from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Teardown, Trigger, WorkloadName
+
+__all__ = ["OPERATIONS", "mistakes", "warnings"]
+
+P2P = ("send", "recv")
+OPERATIONS = (
+    *P2P, "all_gather", "all_gather_into_tensor", "all_reduce", "all_reduce_coalesced", "all_to_all",
+    "all_to_all_single", "barrier", "broadcast", "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+)  # fmt: skip
+"""What `fault.before.op` may name: the functions of torch.distributed."""
+
+MAX_RANKS = 64
+MAX_TIMEOUT_S = 3600.0
+MAX_STEPS = 1_000_000
+MAX_RESTARTS = 10
+MAX_BUFFER = 1_000_000
+STALL_FRACTION = 0.8
+"""The collector calls a hang at this part of the timeout; a slow rank must stay below it."""
+
+IMPLIED_PLACE = {FaultKind.IN_DESTROY: "destroy", FaultKind.DATALOADER: "dataloader"}
+NEEDS_OPERATION = frozenset({FaultKind.SKIP, FaultKind.WRONG_OP, FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
+TENSOR_FAULTS = frozenset({FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
+FLOOR_TEARDOWNS = frozenset({Teardown.JOB_EXIT, Teardown.PROCESS_KILL, Teardown.RESTART})
+P2P_WORKLOADS = frozenset({WorkloadName.PIPELINE})
+STEP = re.compile(r"step:([1-9]\d*)")
+
+
+def mistakes(scenario: Scenario) -> list[Problem]:
+    """Every rule that the scenario breaks, in the order of the keys."""
+    return [problem for rule in RULES for problem in rule(scenario)]
+
+
+def warnings(scenario: Scenario) -> tuple[str, ...]:
+    """What is allowed and probably not meant."""
+    return tuple(_warnings(scenario))
+
+
+def _warnings(scenario: Scenario) -> Iterator[str]:
+    before, job = scenario.fault.before, scenario.job
+    if before is not None and before.op in P2P and job.workload and job.workload not in P2P_WORKLOADS:
+        yield f"fault.before.op: {job.workload.value} sends nothing point to point, so {before.op} never comes"
+    if scenario.recorder.trigger is Trigger.NATIVE and job.backend == "gloo" and scenario.expect.dumps != "none":
+        yield "recorder.trigger: gloo writes no dump by itself, so this drill fails (that is what it shows)"
+
+
+def _job(scenario: Scenario) -> Iterator[Problem]:
+    job = scenario.job
+    if (job.workload is None) == (job.script is None):
+        which = "neither a workload nor a script" if job.workload is None else "both a workload and a script"
+        yield Problem("job.workload", f"the job has {which}", "set exactly one of job.workload and job.script")
+    if job.launcher is not LauncherName.TORCHRUN:
+        yield Problem("job.launcher", f'the launcher "{job.launcher.value}" is not available yet', 'use "torchrun"')
+    if job.args and job.script is None:
+        yield Problem("job.args", "only a script takes arguments", "a workload is set by job.steps")
+    if not job.backend.strip():
+        yield Problem("job.backend", "the backend has no name", 'for instance "gloo"')
+    yield from _between("job.timeout_s", job.timeout_s, 0.0, MAX_TIMEOUT_S, "s", above=True)
+    yield from _between("job.steps", job.steps, 1, MAX_STEPS)
+    yield from _between("job.max_restarts", job.max_restarts, 0, MAX_RESTARTS)
+
+
+def _world(scenario: Scenario) -> Iterator[Problem]:
+    job = scenario.job
+    if job.nnodes != 1:
+        yield Problem("job.nnodes", f"{job.nnodes} nodes: torchrun on this host starts one", "use nnodes = 1")
+        return
+    yield from _between("job.nproc_per_node", job.nproc_per_node, 2, MAX_RANKS)
+    if job.workload is WorkloadName.MESH_2D and job.nproc_per_node % 2:
+        number = job.nproc_per_node
+        yield Problem("job.nproc_per_node", f"mesh-2d needs an even number of ranks, got {number}", f"use {number + 1}")
+
+
+def _fault_ranks(scenario: Scenario) -> Iterator[Problem]:
+    fault = scenario.fault
+    if fault.kind is FaultKind.NONE:
+        if fault.targets:
+            yield Problem("fault.ranks", "ranks, and no fault to place on them", "set fault.kind")
+        return
+    if not fault.targets:
+        yield Problem("fault.rank", f"{fault.kind.value} is placed on no rank", "set fault.rank or fault.ranks")
+    if fault.rank is not None and fault.ranks:
+        yield Problem("fault.ranks", "both fault.rank and fault.ranks are set", "keep fault.ranks alone")
+    yield from _in_world("fault.rank", fault.targets, scenario.job.world_size)
+    if len(fault.targets) == scenario.job.world_size:
+        yield Problem("fault.ranks", "every rank gets the fault, so none is left to wait", "leave one rank out")
+
+
+def _fault_place(scenario: Scenario) -> Iterator[Problem]:
+    fault = scenario.fault
+    given = [name for name in ("before", "at") if getattr(fault, name) is not None]
+    if fault.kind is FaultKind.NONE:
+        yield from (Problem(f"fault.{name}", "a place, and no fault to put there", "set fault.kind") for name in given)
+    elif len(given) == 2:
+        yield Problem("fault.at", "both fault.before and fault.at are set", "keep one: the fault has one place")
+    elif not given and fault.kind not in IMPLIED_PLACE:
+        hint = 'for instance before = { op = "all_reduce", nth = 4 } or at = "step:3"'
+        yield Problem("fault.before", f"{fault.kind.value} has no place", hint)
+    elif fault.kind in NEEDS_OPERATION and fault.before is None:
+        yield Problem("fault.at", f"{fault.kind.value} changes an operation, so it needs one", "use fault.before")
+    elif (place := IMPLIED_PLACE.get(fault.kind)) and given and fault.at != place:
+        yield Problem(f"fault.{given[0]}", f"{fault.kind.value} is always at {place}", "leave the place out")
+
+
+def _fault_at(scenario: Scenario) -> Iterator[Problem]:
+    at, job = scenario.fault.at, scenario.job
+    if at is None:
+        return
+    step = STEP.fullmatch(at)
+    if step is None and at not in ("init", "destroy", "dataloader"):
+        yield Problem("fault.at", f'unknown value "{at}"', nearest(at, ["init", "step:1", "destroy", "dataloader"]))
+    elif step and job.workload and int(step[1]) > job.steps:
+        yield Problem("fault.at", f"step {step[1]} never comes: the job has {job.steps} steps", "raise job.steps")
+
+
+def _fault_before(scenario: Scenario) -> Iterator[Problem]:
+    fault, before = scenario.fault, scenario.fault.before
+    if before is None:
+        return
+    if before.op is not None and before.op not in OPERATIONS:
+        yield Problem("fault.before.op", f'unknown operation "{before.op}"', nearest(before.op, OPERATIONS))
+    if before.nth < 1:
+        yield Problem("fault.before.nth", f"operations are counted from 1, got {before.nth}", "use nth = 1 or more")
+    if before.op == "barrier" and fault.kind in TENSOR_FAULTS:
+        yield Problem("fault.before.op", f"a barrier has no tensor for {fault.kind.value}", "use another operation")
+    if isinstance(before.group, str):
+        if not before.group:
+            yield Problem("fault.before.group", "the group has no name", 'for instance "default_pg"')
+        return
+    yield from _in_world("fault.before.group", before.group, scenario.job.world_size)
+    if outside := sorted(set(fault.targets) - set(before.group)):
+        yield Problem("fault.before.group", f"rank {outside[0]} is no member of the group", "add it, or move the fault")
+
+
+def _fault_delay(scenario: Scenario) -> Iterator[Problem]:
+    fault, limit_s = scenario.fault, STALL_FRACTION * scenario.job.timeout_s
+    if fault.delay_s is None:
+        return
+    if fault.kind is not FaultKind.SLOW:
+        yield Problem("fault.delay_s", f"{fault.kind.value} has no delay", 'only kind = "slow" has one')
+    elif not 0 < fault.delay_s < limit_s:
+        what = f"a slow rank is no hang, so its delay must lie between 0 and {limit_s:g} s, got {fault.delay_s:g}"
+        yield Problem("fault.delay_s", what, f"use {0.3 * scenario.job.timeout_s:g}, or raise job.timeout_s")
+
+
+def _recorder(scenario: Scenario) -> Iterator[Problem]:
+    recorder = scenario.recorder
+    yield from _between("recorder.buffer_size", recorder.buffer_size, 1, MAX_BUFFER, "entries")
+    interval_s = recorder.debug_server_interval_s
+    yield from _between("recorder.debug_server_interval_s", interval_s, 0.0, MAX_TIMEOUT_S, "s", above=True)
+    if recorder.dump_to == "":
+        yield Problem("recorder.dump_to", "the directory has no name", "leave the key out for the run directory")
+
+
+def _expect_ranks(scenario: Scenario) -> Iterator[Problem]:
+    expect, world = scenario.expect, scenario.job.world_size
+    if expect.culprit is not None and expect.culprits is not None:
+        yield Problem("expect.culprits", "expect.culprit is set as well", "keep expect.culprits alone")
+    yield from _in_world("expect.culprit", expect.expected_culprits or (), world)
+    if not isinstance(expect.dumps, str):
+        yield from _in_world("expect.dumps", expect.dumps, world)
+        if len(set(expect.dumps)) != len(expect.dumps):
+            yield Problem("expect.dumps", "a rank is named twice", "name each rank once")
+    if expect.expected_culprits == () and expect.kind is not None:
+        yield Problem("expect.kind", "no culprit is expected, and yet a kind of hang", "leave expect.kind out")
+
+
+def _expect_within(scenario: Scenario) -> Iterator[Problem]:
+    within_s, timeout_s = scenario.expect.within_s, scenario.job.timeout_s
+    if within_s is None:
+        return
+    if not math.isfinite(within_s):
+        yield Problem("expect.within_s", "it must be a finite number", f"use {3 * timeout_s + 10:g}")
+    elif within_s < timeout_s:
+        what = f"{within_s:g} s is shorter than the timeout of {timeout_s:g} s, so no dump can come in time"
+        yield Problem("expect.within_s", what, f"use at least {timeout_s:g}; the default is {3 * timeout_s + 10:g}")
+
+
+def _expect_survives(scenario: Scenario) -> Iterator[Problem]:
+    for teardown in scenario.expect.survives:
+        if teardown not in FLOOR_TEARDOWNS:
+            what = f'"{teardown.value}" needs a launcher that is not available yet'
+            yield Problem("expect.survives", what, "use job-exit, process-kill or restart")
+    if Teardown.RESTART in scenario.expect.survives and scenario.job.max_restarts < 1:
+        yield Problem("expect.survives", "the job has no restart to survive", "set job.max_restarts = 1")
+
+
+def _in_world(key: str, ranks: tuple[int, ...], world: int) -> Iterator[Problem]:
+    for rank in ranks:
+        if not 0 <= rank < world:
+            yield Problem(key, f"rank {rank} is outside the world of {world}", f"use a rank from 0 to {world - 1}")
+
+
+def _between(key: str, value: float, low: float, high: float, unit: str = "", above: bool = False) -> Iterator[Problem]:
+    """low <= value <= high, or low < value when `above`; nan lies outside."""
+    if not (low < value if above else low <= value) or not value <= high:
+        words = f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"
+        yield Problem(key, f"{value:g} is out of bounds", f"use a number {words} {unit}".rstrip())
+
+
+RULES: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
+    _job, _world, _fault_ranks, _fault_place, _fault_at, _fault_before, _fault_delay, _recorder, _expect_ranks,
+    _expect_within, _expect_survives,
+)  # fmt: skip
