@@ -15,7 +15,8 @@ __all__ = ["OPERATIONS", "mistakes", "warnings"]
 P2P = ("send", "recv")
 OPERATIONS = (
     *P2P, "all_gather", "all_gather_into_tensor", "all_reduce", "all_reduce_coalesced", "all_to_all",
-    "all_to_all_single", "barrier", "broadcast", "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+    "all_to_all_single", "barrier", "broadcast", "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "scatter",
 )  # fmt: skip
 """What `fault.before.op` may name: the functions of torch.distributed."""
 
@@ -200,7 +201,9 @@ def _in_world(key: str, ranks: tuple[int, ...], world: int) -> Iterator[Problem]
             yield Problem(key, f"rank {rank} is outside the world of {world}", f"use a rank from 0 to {world - 1}")
 
 
-def _between(key: str, value: float, low: float, high: float, unit: str = "", above: bool = False) -> Iterator[Problem]:
+def _between(
+    key: str, value: float, low: float, high: float, unit: str = "", *, above: bool = False
+) -> Iterator[Problem]:
     """low <= value <= high, or low < value when `above`; nan lies outside."""
     if not (low < value if above else low <= value) or not value <= high:
         words = f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"

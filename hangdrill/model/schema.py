@@ -1,0 +1,44 @@
+"""JSON schemas of the contracts, generated from the model. `hangdrill/schemas/` holds the same as files."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from hangdrill.model.diagnosis import Diagnosis
+from hangdrill.model.errors import UsageError
+from hangdrill.model.matrix import Matrix
+from hangdrill.model.run import DrillResult, Manifest
+from hangdrill.model.scenario import Scenario
+
+__all__ = ["SCHEMAS", "schema_of", "schema_text"]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+SCHEMAS: dict[str, tuple[type[msgspec.Struct], str]] = {
+    "diagnosis": (Diagnosis, "hangdrill.diagnosis/1"),
+    "manifest": (Manifest, "hangdrill.manifest/1"),
+    "result": (DrillResult, "hangdrill.result/1"),
+    "scenario": (Scenario, "hangdrill.scenario/1"),
+    "scenario-matrix": (Matrix, "hangdrill.scenario-matrix/1"),
+}
+"""By the name that `hangdrill schema` takes: the struct, and the name and number of the contract."""
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """The schema as tables, keys in a fixed order."""
+    if name not in SCHEMAS:
+        raise UsageError("no schema of this name", where=name, next_step=f"use one of: {', '.join(SCHEMAS)}")
+    struct, contract = SCHEMAS[name]
+    (top,), components = msgspec.json.schema_components((struct,), ref_template="#/$defs/{name}")
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:{contract.replace('/', ':')}",
+        **top,
+        "$defs": dict(sorted(components.items())),
+    }
+
+
+def schema_text(name: str) -> str:
+    """The schema as the file holds it."""
+    return json.dumps(schema_of(name), indent=2, ensure_ascii=False) + "\n"
