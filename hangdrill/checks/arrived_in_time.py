@@ -1,0 +1,73 @@
+"""arrived-in-time: the last dump that was needed arrived within expect.within_s of the fault being confirmed.
+
+Read from the record alone: the time of the pull, or of the file where torch wrote it and its time lies in the run.
+"""
+
+from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
+from hangdrill.checks.evidence import (
+    COLLECTED,
+    expected_ranks,
+    facts_at,
+    fault_reports,
+    fault_took,
+    hang_artifacts,
+    native_path,
+)
+from hangdrill.model.run import Artifact, RecordedRun
+
+__all__ = ["CHECK", "limit_s"]
+
+
+def limit_s(run: RecordedRun) -> float:
+    """expect.within_s, or its default: three times the timeout and ten seconds."""
+    within_s = run.scenario.expect.within_s
+    return 3 * run.scenario.job.timeout_s + 10 if within_s is None else within_s
+
+
+def _judge(run: RecordedRun) -> Answer | None:
+    expected = expected_ranks(run)
+    if not expected:
+        return None
+    confirmed_ns = max((report.time_ns for report in fault_reports(run)), default=None) if fault_took(run) else None
+    findings = {rank: _judge_rank(run, rank, confirmed_ns) for rank in expected}
+    return by_rank(findings, _summary(run, expected, confirmed_ns), "raise expect.within_s, or shorten job.timeout_s")
+
+
+def _judge_rank(run: RecordedRun, rank: int, confirmed_ns: int | None) -> Finding:
+    if confirmed_ns is None:
+        return unknown("the fault was never confirmed, so there is nothing to measure from")
+    arrival_ns = _first_arrival_ns(run, rank)
+    if arrival_ns is None:
+        return unknown("no dump arrived")
+    after_s = (arrival_ns - confirmed_ns) / 1e9
+    if after_s > limit_s(run):
+        return failed(f"arrived {after_s:.1f} s after the fault, later than the {limit_s(run):g} s allowed")
+    return passed()
+
+
+def _first_arrival_ns(run: RecordedRun, rank: int) -> int | None:
+    return min((_arrival_ns(run, artifact) for artifact in hang_artifacts(run, rank)), default=None)
+
+
+def _arrival_ns(run: RecordedRun, artifact: Artifact) -> int:
+    """A native file is copied after the job's end: its own time says when it arrived, if that lies within the run."""
+    if artifact.road in ("native", "debug-server"):
+        facts = facts_at(run.files, native_path(run, artifact.rank), COLLECTED)
+        if facts is not None and facts.exists and run.started_ns <= facts.mtime_ns <= artifact.pulled_ns:
+            return facts.mtime_ns
+    return artifact.pulled_ns
+
+
+def _summary(run: RecordedRun, expected: tuple[int, ...], confirmed_ns: int | None) -> str:
+    arrivals_ns = [arrival_ns for rank in expected if (arrival_ns := _first_arrival_ns(run, rank)) is not None]
+    if confirmed_ns is None or not arrivals_ns:
+        return ""
+    after_s = (max(arrivals_ns) - confirmed_ns) / 1e9
+    return f"the last dump arrived {after_s:.1f} s after the fault (limit {limit_s(run):g} s)"
+
+
+CHECK = Check(
+    name="arrived-in-time",
+    claim="The last needed dump arrived within expect.within_s of the fault being confirmed.",
+    judge=_judge,
+)

@@ -1,0 +1,136 @@
+"""Look-ups that several checks need: which attempt is judged, and what evidence a rank left of the hang. Pure.
+
+Everything starts from the expected ranks of the scenario, never from the files that exist.
+"""
+
+from collections.abc import Iterable
+
+from hangdrill.model.dump import RankDump
+from hangdrill.model.run import AgentFacts, Artifact, ArtifactKind, FaultReport, FileFacts, PullReason, RecordedRun
+from hangdrill.model.scenario import FaultKind
+
+__all__ = [
+    "COLLECTED",
+    "artifact_of",
+    "artifact_path",
+    "best_dump",
+    "dumps_of",
+    "expected_ranks",
+    "facts_at",
+    "fault_reports",
+    "fault_took",
+    "hang_artifacts",
+    "is_inside",
+    "judged_agents",
+    "judged_attempt",
+    "native_path",
+]
+
+COLLECTED = "collected"
+"""The inspection right after the evidence was collected, before any teardown."""
+
+HISTORY_KINDS = (ArtifactKind.DUMP, ArtifactKind.TRACE)
+
+
+def expected_ranks(run: RecordedRun) -> tuple[int, ...]:
+    """The ranks that must leave evidence, from the scenario alone."""
+    world_size = run.scenario.job.world_size
+    match run.scenario.expect.dumps:
+        case "all":
+            return tuple(range(world_size))
+        case "none":
+            return ()
+        case ranks:
+            return tuple(sorted(rank for rank in set(ranks) if 0 <= rank < world_size))
+
+
+def judged_attempt(run: RecordedRun) -> int:
+    """The last attempt in which the fault took; without any report, the last attempt that an agent reported."""
+    attempts = [report.attempt for report in run.faults] or [agent.attempt for agent in run.agents.values()]
+    return max(attempts, default=0)
+
+
+def judged_agents(run: RecordedRun) -> dict[int, AgentFacts]:
+    """What the agents of the judged attempt reported, by rank."""
+    attempt = judged_attempt(run)
+    every_agent = (*run.agents.values(), *run.earlier_agents)
+    return {agent.rank: agent for agent in every_agent if agent.attempt == attempt}
+
+
+def fault_reports(run: RecordedRun) -> tuple[FaultReport, ...]:
+    """The reports of the judged attempt."""
+    attempt = judged_attempt(run)
+    return tuple(report for report in run.faults if report.attempt == attempt)
+
+
+def fault_took(run: RecordedRun) -> bool:
+    """Whether every target reported its fault; with no fault there is nothing to wait for."""
+    if run.scenario.fault.kind is FaultKind.NONE:
+        return True
+    return set(run.scenario.fault.targets) <= {report.rank for report in fault_reports(run)}
+
+
+def artifact_path(run: RecordedRun, artifact: Artifact) -> str:
+    """The artifact's absolute path."""
+    return artifact.path if artifact.path.startswith("/") else f"{run.evidence_dir}/{artifact.path}"
+
+
+def native_path(run: RecordedRun, rank: int) -> str:
+    """Where torch itself writes this rank's dump."""
+    return f"{run.dump_prefix}{rank}"
+
+
+def is_inside(path: str, directory: str) -> bool:
+    """Whether an absolute path lies below a directory, by its text alone."""
+    return path.startswith(directory.rstrip("/") + "/") and ".." not in path.split("/")
+
+
+def hang_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
+    """The dumps and traces of a rank that were taken because of the hang, in the judged attempt.
+
+    One that was taken at an orderly exit counts only if the rank had left before the hang was noticed: then it is how
+    the hang began. After that it is proof of health, no more.
+    """
+    attempt = judged_attempt(run)
+    return tuple(
+        artifact
+        for artifact in run.artifacts
+        if artifact.rank == rank
+        and artifact.attempt == attempt
+        and artifact.kind in HISTORY_KINDS
+        and (artifact.reason is not PullReason.EXIT or _left_before_the_hang(run, artifact))
+    )
+
+
+def _left_before_the_hang(run: RecordedRun, artifact: Artifact) -> bool:
+    noticed_ns = run.manifest.noticed_ns if run.manifest is not None else None
+    return noticed_ns is not None and artifact.pulled_ns <= noticed_ns
+
+
+def artifact_of(run: RecordedRun, dump: RankDump) -> Artifact | None:
+    """The artifact that a parsed dump came from; a native file and its copy are one artifact."""
+    for artifact in run.artifacts:
+        if dump.path in (artifact.path, artifact_path(run, artifact)):
+            return artifact
+    if dump.path == native_path(run, dump.rank):
+        return next((item for item in run.artifacts if item.rank == dump.rank and item.road == "native"), None)
+    return None
+
+
+def dumps_of(run: RecordedRun, rank: int) -> tuple[RankDump, ...]:
+    """A rank's parsed dumps of the judged attempt, the richest first."""
+    attempt = judged_attempt(run)
+    found = ((dump, artifact_of(run, dump)) for dump in run.dumps.get(rank, ()))
+    return tuple(dump for dump, artifact in found if artifact is None or artifact.attempt == attempt)
+
+
+def best_dump(run: RecordedRun, rank: int) -> RankDump | None:
+    """The rank's dump that says most: a full history before active operations only, an unbroken one before a cut one,
+    more operations before fewer; else the order of the record."""
+    dumps = dumps_of(run, rank)
+    return max(dumps, key=lambda dump: (not dump.only_active, not dump.salvaged, len(dump.operations)), default=None)
+
+
+def facts_at(files: Iterable[FileFacts], path: str, when: str) -> FileFacts | None:
+    """What an inspection saw at a path, None when it did not look."""
+    return next((facts for facts in files if facts.path == path and facts.when == when), None)

@@ -1,0 +1,54 @@
+"""fault-confirmed: the fault took on each rank it was placed on, by the rank's own report, and on no other."""
+
+from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
+from hangdrill.checks.evidence import fault_reports, judged_agents
+from hangdrill.checks.words import ranks_text
+from hangdrill.model.run import FaultReport, RecordedRun
+from hangdrill.model.scenario import FaultKind
+from hangdrill.model.verdict import Verdict
+
+__all__ = ["CHECK"]
+
+MEND = "compare the fault of the scenario with what the agents report in control/"
+
+
+def _judge(run: RecordedRun) -> Answer:
+    if run.scenario.fault.kind is FaultKind.NONE:
+        return _judge_no_fault(run)
+    kind = run.scenario.fault.kind.value
+    targets = run.scenario.fault.targets
+    reports = {report.rank: report for report in fault_reports(run)}
+    findings = {rank: _judge_target(kind, reports.get(rank)) for rank in targets}
+    strangers = sorted(reports.keys() - set(targets))
+    findings.update({rank: failed(f"reports the fault {reports[rank].kind}, but is no target") for rank in strangers})
+    return by_rank(findings, f"{kind} confirmed on {ranks_text(targets)}{_place(reports)}", MEND)
+
+
+def _judge_target(kind: str, report: FaultReport | None) -> Finding:
+    if report is None:
+        return unknown(f"never reported the fault {kind}", "the job may have ended before it got there: see job.log")
+    if report.kind != kind:
+        return failed(f"reports the fault {report.kind} instead of {kind}")
+    return passed()
+
+
+def _judge_no_fault(run: RecordedRun) -> Answer:
+    if run.faults:
+        ranks = ranks_text(report.rank for report in run.faults)
+        return Answer(verdict=Verdict.FAIL, detail=f"{ranks} reports a fault, but none was to be placed", mend=MEND)
+    if not judged_agents(run):
+        return Answer(verdict=Verdict.UNKNOWN, detail="no agent reported, so nobody can say that there was no fault")
+    return Answer(verdict=Verdict.PASS, detail="no fault was placed and none was reported")
+
+
+def _place(reports: dict[int, FaultReport]) -> str:
+    """ " before all_reduce #4 of 0", where the first report says so."""
+    placed = [report for _, report in sorted(reports.items()) if report.op and report.sequence]
+    return f" before {placed[0].op} #{placed[0].sequence}" if placed else ""
+
+
+CHECK = Check(
+    name="fault-confirmed",
+    claim="Each chosen rank reported that the fault took, of the right kind, and no other rank did.",
+    judge=_judge,
+)

@@ -1,0 +1,24 @@
+"""nothing-left: after the teardown nothing of the drill is left on the machine."""
+
+from hangdrill.checks.base import Answer, Check
+from hangdrill.checks.words import list_text
+from hangdrill.model.run import RecordedRun
+from hangdrill.model.verdict import Verdict
+
+__all__ = ["CHECK"]
+
+
+def _judge(run: RecordedRun) -> Answer:
+    if run.leftovers is None:
+        return Answer(verdict=Verdict.UNKNOWN, detail="nobody looked for leftovers", mend="hangdrill clean")
+    if run.leftovers:
+        names = [f"{leftover.what} {leftover.name}" for leftover in run.leftovers]
+        return Answer(verdict=Verdict.FAIL, detail=f"still there: {list_text(names)}", mend="hangdrill clean")
+    return Answer(verdict=Verdict.PASS, detail="no process, socket, mount, container or lock is left")
+
+
+CHECK = Check(
+    name="nothing-left",
+    claim="No process, socket, mount, container, lock or temporary file of the drill is left.",
+    judge=_judge,
+)
