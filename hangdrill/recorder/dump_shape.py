@@ -1,0 +1,302 @@
+"""Plain values (of a pickle or of JSON) -> RankDump. The only place that knows the recorder's keys.
+
+Every field is checked; an error ends in the key it was found at ("entries[17].state"). What later versions add is
+ignored, what earlier versions lack gets its default. The JSON of the control plane says the same with lists for
+tuples, 0 for None and text for the numbers of pg_status.
+
+Values may be shared many times over (or contain themselves): each distinct value is read once and remembered, so the
+work is bounded by the size of the file.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+from hangdrill.model.dump import DumpFormat, Frame, Group, GroupStatus, Operation, OperationState, RankDump
+from hangdrill.recorder.errors import DamagedDumpError, DumpError
+
+__all__ = ["read_shape"]
+
+MAX_OPERATIONS = 1_000_000
+MAX_TEXT = 4096
+"""Of one name or path; longer text is cut short, since a name of megabytes only serves to fill the reader's memory."""
+
+_STATES = {state.value: state for state in OperationState}
+_P2P = re.compile(r"(?P<name>send|recv) (?P<self>\d{1,9}|\?)?(?:->|<-)(?P<peer>\d{1,9}|\?)$")
+_NUMBER = re.compile(r"\d{1,9}")
+
+T = TypeVar("T")
+
+
+def read_shape(
+    root: object,
+    *,
+    rank: int,
+    path: str,
+    form: DumpFormat,
+    open_ids: frozenset[int] = frozenset(),
+    cut_at_byte: int | None = None,
+    reason: str = "",
+) -> RankDump:
+    """The dump in a plain value. open_ids: containers that a cut left incomplete; entries among them are left out."""
+    return _Reader(rank, path, open_ids).dump(root, form, cut_at_byte, reason)
+
+
+class _Reader:
+    """Reads one dump, remembering what it has read by identity."""
+
+    def __init__(self, rank: int, path: str, open_ids: frozenset[int]) -> None:
+        self.rank = rank
+        self.path = path
+        self.open_ids = open_ids
+        self.memo: dict[tuple[int, int], Any] = {}
+        self.names: dict[str, tuple[str, str, int | None]] = {}
+        self.frames_seen: dict[tuple[str, int, str], Frame] = {}
+
+    def dump(self, root: object, form: DumpFormat, cut_at_byte: int | None, reason: str) -> RankDump:
+        cut = cut_at_byte is not None
+        if type(root) is not dict or not (root.keys() & {"version", "entries", "pg_config", "pg_status"}):
+            if cut:
+                self._damaged(f"{reason} at byte {cut_at_byte}, before anything that could be saved")
+            self._fail("", f"expected a dict with version, pg_config, pg_status and entries, got {_show(root)}")
+        version = self.version(root.get("version"), cut)
+        operations = self.operations(root.get("entries"), "entries")
+        status = self.status(root.get("pg_status"))
+        return RankDump(
+            rank=self.rank,
+            path=self.path,
+            format=form,
+            version=version,
+            groups=self.groups(root.get("pg_config")),
+            status=status,
+            operations=operations,
+            comm_lib_version=self.text(root.get("comm_lib_version", root.get("nccl_version", "")), "comm_lib_version"),
+            only_active=_is_only_active(operations, status, form),
+            salvaged=cut,
+            cut_at_byte=cut_at_byte,
+        )
+
+    def version(self, value: object, cut: bool) -> tuple[int, ...]:
+        if value is None and cut:
+            return ()
+        text = self.text(value, "version")
+        parts = text.split(".")
+        if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+            self._fail("version", f"expected numbers with points, such as '2.10', got {_show(value)}")
+        version = tuple(int(part) for part in parts)
+        if version[0] != 2:
+            self._fail(
+                "version", f"expected 2.0 to 2.10, got {_show(value)}", "use a hangdrill that knows this version"
+            )
+        return version
+
+    def groups(self, value: object) -> tuple[Group, ...]:
+        configs = self.mapping(value, "pg_config")
+        return tuple(
+            self.group(config, f"pg_config.{key}") for key, config in configs if id(config) not in self.open_ids
+        )
+
+    def group(self, value: object, at: str) -> Group:
+        config = dict(self.mapping(value, at))
+        ranks = config.get("ranks", "")
+        if type(ranks) is str:
+            numbers = tuple(int(number) for number in _NUMBER.findall(ranks))
+        else:
+            numbers = tuple(self.count(number, f"{at}.ranks") for number in self.items(ranks, f"{at}.ranks"))
+        name, desc = self.text(config.get("name", ""), f"{at}.name"), self.text(config.get("desc", ""), f"{at}.desc")
+        return Group(name=name, desc=desc, ranks=tuple(sorted(set(numbers))))
+
+    def status(self, value: object) -> tuple[GroupStatus, ...]:
+        found = [
+            GroupStatus(
+                pg_id=key[:MAX_TEXT],
+                last_enqueued=self.number(fields.get("last_enqueued_collective", -1), f"{at}.last_enqueued_collective"),
+                last_started=self.number(fields.get("last_started_collective", -1), f"{at}.last_started_collective"),
+                last_completed=self.number(
+                    fields.get("last_completed_collective", -1), f"{at}.last_completed_collective"
+                ),
+            )
+            for key, entry in self.mapping(value, "pg_status")
+            if id(entry) not in self.open_ids
+            for at in (f"pg_status.{key[:MAX_TEXT]}",)
+            for fields in (dict(self.mapping(entry, at)),)
+        ]
+        return tuple(found)
+
+    def operations(self, value: object, at: str) -> tuple[Operation, ...]:
+        entries = self.items(value, at)
+        if len(entries) > MAX_OPERATIONS:
+            self._fail(at, f"{len(entries)} operations are more than {MAX_OPERATIONS}")
+        read = self.operation
+        return tuple(
+            self.once(entry, 0, read, f"{at}[{i}]") for i, entry in enumerate(entries) if id(entry) not in self.open_ids
+        )
+
+    def operation(self, value: object, at: str) -> Operation:
+        if type(value) is not dict:
+            self._fail(at, f"expected a dict, got {_show(value)}")
+        get = value.get
+        state = get("state")
+        if type(state) is not str or state not in _STATES:
+            self._fail(f"{at}.state", f"expected scheduled, started or completed, got {_show(state)}")
+        backend, name, peer = self.name(get("profiling_name"), f"{at}.profiling_name")
+        p2p = get("is_p2p")
+        if p2p is None:
+            p2p = name in {"send", "recv"}
+        elif type(p2p) is not bool:
+            self._fail(f"{at}.is_p2p", f"expected true or false, got {_show(p2p)}")
+        group_name, group_desc = self.once(get("process_group", ()), 1, self.group_of, f"{at}.process_group")
+        key = "p2p_seq_id" if p2p else "collective_seq_id"
+        retired = get("retired", False)
+        if type(retired) is not bool:
+            self._fail(f"{at}.retired", f"expected true or false, got {_show(retired)}")
+        return Operation(
+            record_id=self.count(get("record_id"), f"{at}.record_id"),
+            pg_id=self.number(get("pg_id", -1), f"{at}.pg_id"),
+            group_name=group_name,
+            group_desc=group_desc,
+            name=name,
+            backend=backend,
+            sequence=self.count(get(key, get("seq_id")), f"{at}.{key}"),
+            p2p=p2p,
+            op_id=self.number(get("op_id", 0), f"{at}.op_id"),
+            state=_STATES[state],
+            retired=retired,
+            created_ns=self.count(get("time_created_ns", 0), f"{at}.time_created_ns"),
+            peer=peer,
+            started_ns=self.moment(get("time_discovered_started_ns"), f"{at}.time_discovered_started_ns"),
+            completed_ns=self.moment(get("time_discovered_completed_ns"), f"{at}.time_discovered_completed_ns"),
+            input_sizes=self.once(get("input_sizes"), 2, self.sizes, f"{at}.input_sizes"),
+            input_dtypes=self.once(get("input_dtypes"), 3, self.dtypes, f"{at}.input_dtypes"),
+            output_sizes=self.once(get("output_sizes"), 2, self.sizes, f"{at}.output_sizes"),
+            output_dtypes=self.once(get("output_dtypes"), 3, self.dtypes, f"{at}.output_dtypes"),
+            timeout_ms=self.number(get("timeout_ms", 0), f"{at}.timeout_ms"),
+            frames=self.once(get("frames"), 4, self.frames, f"{at}.frames"),
+        )
+
+    def name(self, value: object, at: str) -> tuple[str, str, int | None]:
+        """Backend, bare name and peer of a profiling name: "nccl2:recv 0<-1" is nccl2, recv, 1."""
+        if type(value) is str and value in self.names:
+            return self.names[value]
+        text = self.text(value, at)
+        backend, colon, bare = text.partition(":")
+        if not colon or " " in backend:
+            backend, bare = "", text
+        peer = None
+        if match := _P2P.match(bare):
+            bare = match["name"]
+            peer = None if match["peer"] == "?" else int(match["peer"])
+        self.names[text] = backend, bare, peer
+        return backend, bare, peer
+
+    def group_of(self, value: object, at: str) -> tuple[str, str]:
+        pair = self.items(value, at)
+        if len(pair) == 0:
+            return "", ""
+        if len(pair) != 2:
+            self._fail(at, f"expected a name and a description, got {len(pair)} values")
+        return self.text(pair[0], f"{at}[0]"), self.text(pair[1], f"{at}[1]")
+
+    def sizes(self, value: object, at: str) -> tuple[tuple[int, ...], ...]:
+        return tuple(self.once(size, 5, self.size, at) for size in self.items(value, at))
+
+    def size(self, value: object, at: str) -> tuple[int, ...]:
+        return tuple(self.number(number, at) for number in self.items(value, at))
+
+    def dtypes(self, value: object, at: str) -> tuple[str, ...]:
+        return tuple(self.text(dtype, at) for dtype in self.items(value, at))
+
+    def frames(self, value: object, at: str) -> tuple[Frame, ...]:
+        return tuple(self.once(frame, 6, self.frame, f"{at}[{i}]") for i, frame in enumerate(self.items(value, at)))
+
+    def frame(self, value: object, at: str) -> Frame:
+        fields = dict(self.mapping(value, at))
+        filename = self.text(fields.get("filename", ""), f"{at}.filename")
+        line = self.number(fields.get("line", 0), f"{at}.line")
+        name = self.text(fields.get("name", ""), f"{at}.name")
+        return self.frames_seen.setdefault((filename, line, name), Frame(filename=filename, line=line, name=name))
+
+    def once(self, value: object, kind: int, read: Callable[[Any, str], T], at: str) -> T:
+        """`read(value)`, done once for each distinct value. The tree lives as long as the reader, so identity holds."""
+        key = (kind, id(value))
+        if key not in self.memo:
+            self.memo[key] = read(value, at)
+        found: T = self.memo[key]
+        return found
+
+    def mapping(self, value: object, at: str) -> list[tuple[str, Any]]:
+        if value is None:
+            return []
+        if type(value) is not dict:
+            self._fail(at, f"expected a dict, got {_show(value)}")
+        return list(value.items())
+
+    def items(self, value: object, at: str) -> list[Any] | tuple[Any, ...]:
+        if value is None:
+            return ()
+        if type(value) is not list and type(value) is not tuple:
+            self._fail(at, f"expected a list, got {_show(value)}")
+        items: list[Any] | tuple[Any, ...] = value
+        return items
+
+    def text(self, value: object, at: str) -> str:
+        if type(value) is not str:
+            self._fail(at, f"expected text, got {_show(value)}")
+        return value if len(value) <= MAX_TEXT else value[:MAX_TEXT]
+
+    def number(self, value: object, at: str) -> int:
+        """An integer of 64 bits; the JSON of the control plane writes some as text."""
+        if type(value) is str and len(value) <= 20:
+            try:
+                value = int(value)
+            except ValueError:
+                self._fail(at, f"expected an integer, got {_show(value)}")
+        if type(value) is not int or not -(2**63) <= value < 2**64:
+            self._fail(at, f"expected an integer, got {_show(value)}")
+        return value
+
+    def count(self, value: object, at: str) -> int:
+        number = self.number(value, at)
+        if number < 0:
+            self._fail(at, f"expected an integer from 0, got {number}")
+        return number
+
+    def moment(self, value: object, at: str) -> int | None:
+        """A time in ns; None and 0 both mean that the recorder did not see it."""
+        return (self.count(value, at) or None) if value is not None else None
+
+    def _where(self, at: str) -> str:
+        file = f"rank {self.rank}, {self.path}" if self.path else f"rank {self.rank}"
+        return f"{at} ({file})" if at else file
+
+    def _fail(self, at: str, what: str, next_step: str = "check that this file is a flight-recorder dump") -> NoReturn:
+        raise DumpError(what, where=self._where(at), next_step=next_step)
+
+    def _damaged(self, what: str) -> NoReturn:
+        raise DamagedDumpError(what, where=self._where(""), next_step="use another dump of this rank, if there is one")
+
+
+def _show(value: object) -> str:
+    """A value for a message: short, and never the inside of a container (which may be endless)."""
+    if type(value) is str:
+        return repr(value if len(value) <= 60 else value[:57] + "...")
+    if value is None or type(value) in (bool, float):
+        return repr(value)
+    if type(value) is int:
+        return str(value) if abs(value) < 10**20 else "an integer beyond 64 bits"
+    return f"a {type(value).__name__}"
+
+
+def _is_only_active(operations: tuple[Operation, ...], status: tuple[GroupStatus, ...], form: DumpFormat) -> bool:
+    """Whether finished operations were left out, so that absence proves nothing.
+
+    The recorder numbers all operations of a process, so a full history is a run of numbers. A history that consists of
+    unfinished operations only and does not begin at the first one must have been filtered; so has an empty one of a
+    process that has done something.
+    """
+    if not operations:
+        return form is DumpFormat.JSON or any(group.last_enqueued >= 0 for group in status)
+    if any(operation.retired or operation.state is OperationState.COMPLETED for operation in operations):
+        return False
+    ids = [operation.record_id for operation in operations]
+    return ids != list(range(len(ids)))
