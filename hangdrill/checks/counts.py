@@ -59,8 +59,8 @@ def said_last_enqueued(dump: RankDump) -> int | None:
 def enqueued_collectives(dump: RankDump, agent: AgentFacts, group: GroupCount) -> int | None:
     """The default group's collectives by pg_status alone, for a dump without history; None where it cannot say.
 
-    nccl2 and nccl-lazy count from 0, legacy and gloo from 1. On gloo p2p takes numbers out of the same space, and nothing
-    was measured of the others: with p2p in the group the number proves nothing.
+    nccl2 and nccl-lazy count from 0, legacy and gloo from 1. On gloo p2p takes numbers out of the same space, and
+    nothing was measured of the others: with p2p in the group the number proves nothing.
     """
     last = said_last_enqueued(dump)
     if last is None or group.p2p:

@@ -1,4 +1,4 @@
-"""every-rank-dumped: each expected rank left a dump or a trace of the hang; where one is missing, why and what helps."""
+"""every-rank-dumped: each expected rank left a dump or a trace of the hang; for a missing one, why and what helps."""
 
 from hangdrill.checks.arrival import Arrival, Role, expected_arrival
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown

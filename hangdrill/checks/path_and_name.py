@@ -71,6 +71,6 @@ def _judge_native(run: RecordedRun, rank: int) -> Finding:
 
 CHECK = Check(
     name="path-and-name",
-    claim="Native dumps lie at exactly the prefix + rank, collected ones in the evidence directory as the manifest says.",
+    claim="Native dumps lie at exactly the prefix + rank, collected ones inside the evidence directory, as listed.",
     judge=_judge,
 )

@@ -1,0 +1,77 @@
+"""The look-ups start from the expected ranks and keep the attempts of a restarted job apart."""
+
+import pytest
+from healthy_runs import PREFIX, artifact, dump, held_run, mutate, native_run, restarted_run, scenario
+
+from hangdrill.checks.evidence import (
+    artifact_of,
+    best_dump,
+    dumps_of,
+    expected_ranks,
+    is_inside,
+    judged_agents,
+    judged_attempt,
+)
+from hangdrill.checks.words import count_text, list_text, ranks_text, size_text
+
+
+@pytest.mark.parametrize(
+    ("dumps", "ranks"), [("all", (0, 1, 2, 3)), ("none", ()), ((3, 0, 2, 2, 9), (0, 2, 3)), ((), ())]
+)
+def test_expected_ranks_come_from_the_scenario_and_stay_in_the_world(dumps, ranks):
+    assert expected_ranks(held_run(scenario=scenario(expect={"dumps": dumps}), dumps={}, artifacts=())) == ranks
+
+
+def test_last_attempt_in_which_the_fault_took_is_judged():
+    run = restarted_run()
+    assert judged_attempt(run) == 1
+    assert judged_attempt(mutate(run, faults=run.faults[:1])) == 0
+    assert judged_attempt(mutate(run, faults=())) == 1
+    assert {facts.attempt for facts in judged_agents(mutate(run, faults=run.faults[:1])).values()} == {0}
+
+
+def test_dump_of_another_attempt_is_not_judged():
+    run = restarted_run()
+    old = mutate(dump(0, 4), path="/runs/quick/ddp-hold/evidence/rank_0.a0.dump")
+    run = mutate(run, dumps={**run.dumps, 0: (old, *run.dumps[0])})
+    assert dumps_of(run, 0) == run.dumps[0][1:]
+
+
+def test_native_file_belongs_to_the_artifact_of_its_copy():
+    run = native_run()
+    assert artifact_of(run, run.dumps[2][0]) == mutate(artifact(2), road="native", path="native_fr_2")
+    assert artifact_of(run, mutate(run.dumps[2][0], path=f"{PREFIX}9")) is None
+
+
+def test_best_dump_is_the_full_unbroken_one():
+    full, cut, active = dump(0, 3), mutate(dump(0, 4), salvaged=True), mutate(dump(0, 4), only_active=True)
+    run = mutate(held_run(), dumps={0: (active, cut, full)})
+    assert best_dump(run, 0) == full
+    assert best_dump(run, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "inside"), [("/a/b/c", True), ("/a/bc", False), ("/a/b", False), ("/a/b/../c", False)]
+)
+def test_path_is_inside_only_below_the_directory(path, inside):
+    assert is_inside(path, "/a/b") is inside
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ((), "no rank"),
+        ((0,), "rank 0"),
+        ((3, 0, 2), "ranks 0, 2, 3"),
+        (tuple(range(7)) + tuple(range(8, 1024)), "ranks 0-6, 8-1023"),
+        ((*range(9), 11, 13), "ranks 0-8, 11, 13"),
+    ],
+)
+def test_ranks_are_said_briefly(ranks, text):
+    assert ranks_text(ranks) == text
+
+
+def test_lists_counts_and_sizes_are_said_briefly():
+    assert list_text(["a", "b", "c"], most=2) == "a, b and 1 more"
+    assert (count_text(1, "dump"), count_text(0, "dump")) == ("1 dump", "0 dumps")
+    assert (size_text(812), size_text(32_000), size_text(4 << 20)) == ("812 bytes", "31.2 KiB", "4.0 MiB")
