@@ -1,0 +1,89 @@
+"""The diagnosis of random programs equals what the simulator knows. HANGDRILL_EXAMPLES=10000 makes it the long run."""
+
+import dataclasses
+import os
+import random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from program_strategies import Case, cases
+from simulated_dumps import groups_of, record
+from simulated_judge import complaint, evidence_is_complete
+from simulated_truth import truth_of
+
+from hangdrill.diagnosis import diagnose
+from hangdrill.model.diagnosis import Diagnosis, HangVerdict
+
+EXAMPLES = int(os.environ.get("HANGDRILL_EXAMPLES", "120"))
+SHORT = "HANGDRILL_EXAMPLES" not in os.environ
+PROFILE = settings(
+    max_examples=EXAMPLES, derandomize=SHORT, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def ask(case: Case, seed: int | None = None) -> Diagnosis:
+    dumps = record(case.outcome, case.how)
+    if seed is not None:
+        random.Random(seed).shuffle(dumps)
+    return diagnose(
+        dumps,
+        world_size=case.outcome.program.world if case.world_known else None,
+        launch_groups=groups_of(case.outcome) if case.launch_groups else (),
+    )
+
+
+@PROFILE
+@given(cases(plain=True))
+def test_with_all_the_evidence_the_answer_is_the_truth(case: Case) -> None:
+    diagnosis = ask(case)
+    assert not (problem := complaint(case, diagnosis)), (problem, diagnosis)
+
+
+@PROFILE
+@given(cases())
+def test_with_evidence_missing_the_answer_is_right_or_undecided(case: Case) -> None:
+    if len(case.how.lost | case.outcome.killed) < case.outcome.program.world:
+        diagnosis = ask(case)
+        assert not (problem := complaint(case, diagnosis)), (problem, diagnosis)
+
+
+@PROFILE
+@given(cases(), st.integers(0, 99))
+def test_the_order_of_the_dumps_never_matters(case: Case, seed: int) -> None:
+    if len(case.how.lost | case.outcome.killed) < case.outcome.program.world:
+        assert ask(case, seed) == ask(case)
+
+
+@PROFILE
+@given(cases(plain=True), st.data())
+def test_a_dump_taken_too_early_makes_no_innocent_a_culprit(case: Case, data: st.DataObject) -> None:
+    """When it shows that it is old: a peer finished what this rank, by its dump, never entered."""
+    rank = data.draw(st.integers(0, case.outcome.program.world - 1))
+    mine = case.outcome.entries[rank]
+    done = [e for e in mine if not e.pending and e.step.op in {"all_reduce", "all_gather", "all_to_all", "barrier"}]
+    if not done or len(done[0].step.team.ranks) == 1 or case.how.dialect == "gloo":
+        return
+    early = dataclasses.replace(case, how=dataclasses.replace(case.how, early={rank: done[0].created - 1}))
+    diagnosis = ask(early)
+    assert not (problem := complaint(early, diagnosis)), (problem, diagnosis)
+
+
+@PROFILE
+@given(cases(plain=True))
+def test_the_stuck_operation_is_one_that_the_culprit_is_awaited_in(case: Case) -> None:
+    truth, diagnosis = truth_of(case.outcome), ask(case)
+    if not (evidence_is_complete(case) and truth.kinds == {"rank-absent"} and not truth.untellable):
+        return
+    assert diagnosis.verdict is HangVerdict.HANG
+    stuck = diagnosis.stuck
+    assert stuck is not None
+    assert set(stuck.absent) & truth.culprits
+    waiting = {
+        rank
+        for rank, entries in enumerate(case.outcome.entries)
+        for entry in entries
+        if entry.pending and not entry.step.p2p and entry.sequence == stuck.sequence
+        and (entry.step.team.name, entry.step.team.ranks) == (stuck.group.name, stuck.group.ranks)
+    }  # fmt: skip
+    assert set(stuck.waiting) == waiting
+    assert set(stuck.absent) | waiting <= set(stuck.group.ranks)
