@@ -12,7 +12,7 @@ from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Teardown
 
 __all__ = ["OPERATIONS", "mistakes", "warnings"]
 
-P2P = ("send", "recv")
+P2P = ("send", "recv", "isend", "irecv")
 OPERATIONS = (
     *P2P, "all_gather", "all_gather_into_tensor", "all_reduce", "all_reduce_coalesced", "all_to_all",
     "all_to_all_single", "barrier", "broadcast", "gather", "reduce", "reduce_scatter", "reduce_scatter_tensor",
@@ -28,7 +28,8 @@ MAX_BUFFER = 1_000_000
 STALL_FRACTION = 0.8
 """The collector calls a hang at this part of the timeout; a slow rank must stay below it."""
 
-IMPLIED_PLACE = {FaultKind.IN_DESTROY: "destroy", FaultKind.DATALOADER: "dataloader"}
+OWN_PLACE = frozenset({FaultKind.IN_DESTROY, FaultKind.DATALOADER})
+"""Placed where their kind belongs when the scenario does not say."""
 NEEDS_OPERATION = frozenset({FaultKind.SKIP, FaultKind.WRONG_OP, FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
 TENSOR_FAULTS = frozenset({FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
 FLOOR_TEARDOWNS = frozenset({Teardown.JOB_EXIT, Teardown.PROCESS_KILL, Teardown.RESTART})
@@ -103,13 +104,15 @@ def _fault_place(scenario: Scenario) -> Iterator[Problem]:
         yield from (Problem(f"fault.{name}", "a place, and no fault to put there", "set fault.kind") for name in given)
     elif len(given) == 2:
         yield Problem("fault.at", "both fault.before and fault.at are set", "keep one: the fault has one place")
-    elif not given and fault.kind not in IMPLIED_PLACE:
+    elif not given and fault.kind not in OWN_PLACE:
         hint = 'for instance before = { op = "all_reduce", nth = 4 } or at = "step:3"'
         yield Problem("fault.before", f"{fault.kind.value} has no place", hint)
     elif fault.kind in NEEDS_OPERATION and fault.before is None:
         yield Problem("fault.at", f"{fault.kind.value} changes an operation, so it needs one", "use fault.before")
-    elif (place := IMPLIED_PLACE.get(fault.kind)) and given and fault.at != place:
-        yield Problem(f"fault.{given[0]}", f"{fault.kind.value} is always at {place}", "leave the place out")
+    elif fault.kind is FaultKind.DATALOADER and given and fault.at != "dataloader":
+        yield Problem(f"fault.{given[0]}", "this fault is always in a worker of the DataLoader", "leave the place out")
+    elif fault.kind is FaultKind.IN_DESTROY and fault.at in ("init", "dataloader"):
+        yield Problem("fault.at", f"there is nothing to destroy at {fault.at}", 'use before, "step:3" or "destroy"')
 
 
 def _fault_at(scenario: Scenario) -> Iterator[Problem]:

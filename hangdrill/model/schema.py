@@ -10,6 +10,7 @@ from hangdrill.model.errors import UsageError
 from hangdrill.model.matrix import Matrix
 from hangdrill.model.run import DrillResult, Manifest
 from hangdrill.model.scenario import Scenario
+from hangdrill.model.summary import Summary
 
 __all__ = ["SCHEMAS", "schema_of", "schema_text"]
 
@@ -21,6 +22,7 @@ SCHEMAS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "result": (DrillResult, "hangdrill.result/1"),
     "scenario": (Scenario, "hangdrill.scenario/1"),
     "scenario-matrix": (Matrix, "hangdrill.scenario-matrix/1"),
+    "summary": (Summary, "hangdrill.summary/1"),
 }
 """By the name that `hangdrill schema` takes: the struct, and the name and number of the contract."""
 

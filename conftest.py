@@ -1,0 +1,17 @@
+"""The checkout's own pytest set-up: `pytest scenarios/` and the tests work without hangdrill being installed.
+
+When it is installed, its entry point has loaded the plugin already, and a second registration would be an error.
+"""
+
+import os
+from importlib.metadata import entry_points
+
+PLUGIN = "hangdrill.pytest_plugin"
+
+
+def _is_loaded_by_entry_point() -> bool:
+    off = os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    return not off and any(point.value == PLUGIN for point in entry_points(group="pytest11"))
+
+
+pytest_plugins = ["pytester", *([] if _is_loaded_by_entry_point() else [PLUGIN])]

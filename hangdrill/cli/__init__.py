@@ -1,0 +1,44 @@
+"""The command `hangdrill`. Each command's module imports what it needs when it runs, so that `--help` is quick.
+
+`os.environ` and the clock are read here and handed on. No module of the controller imports torch.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from hangdrill import __version__
+from hangdrill.cli.exits import exit_code_of
+from hangdrill.cli.incident import collect, diagnose
+from hangdrill.cli.look import list_command, schema, show
+from hangdrill.cli.past import check, clean
+from hangdrill.cli.run import run
+
+__all__ = ["cli", "main", "run_command"]
+
+EPILOG = (
+    "Exit codes: 0 pass, 1 fail or hang, 2 cannot tell, 64 bad arguments, 70 bug, 75 this machine, 130 interrupted."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.version_option(__version__, prog_name="hangdrill")
+def cli() -> None:
+    """Prove, before you need it, that a hung PyTorch job leaves the evidence that names the culprit."""
+
+
+for command in (run, list_command, show, check, diagnose, collect, clean, schema):
+    cli.add_command(command)
+
+
+def run_command(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line to its exit code, without leaving the process."""
+    words = None if arguments is None else list(arguments)
+    return exit_code_of(lambda: cli.main(args=words, prog_name="hangdrill", standalone_mode=False))
+
+
+def main() -> NoReturn:
+    """The entry point: run the command line of this process, and exit with its code."""
+    sys.exit(run_command())

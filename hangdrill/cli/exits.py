@@ -1,0 +1,91 @@
+"""Turn everything that can end a command into an exit code and a text on stderr. The only place that does.
+
+The codes are those of hangdrill.model.errors.ExitCode; docs/reference/exit-codes.md explains them.
+"""
+
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from hangdrill.model.errors import ExitCode, HangdrillError
+
+__all__ = ["exit_code_of"]
+
+REPORT_TO = "https://github.com/hangdrill/hangdrill/issues"
+
+
+def exit_code_of(command: Callable[[], object]) -> int:
+    """Run a command to its exit code. Lets no exception out, SystemExit of click included."""
+    try:
+        return _flushed(_ended(command))
+    except BrokenPipeError:
+        return _quiet()
+
+
+def _ended(command: Callable[[], object]) -> int:
+    try:
+        answer = command()
+    except BrokenPipeError:
+        raise
+    except (HangdrillError, click.ClickException) as error:
+        return _told(error)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("hangdrill: interrupted", err=True)
+        return int(ExitCode.INTERRUPTED)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except Exception as error:
+        return _bug(error)
+    return int(answer) if isinstance(answer, int) else int(ExitCode.PASS)
+
+
+def _told(error: HangdrillError | click.ClickException) -> int:
+    """An error that was raised on purpose: its own text, its own code."""
+    if isinstance(error, HangdrillError):
+        click.echo(f"hangdrill: {error}", err=True)
+        return int(error.exit_code)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+    else:
+        error.show()
+    return int(ExitCode.USAGE)
+
+
+def _flushed(code: int) -> int:
+    """Flush while an error can still be answered; at the interpreter's exit it would have a message and code of its own."""
+    sys.stdout.flush()
+    return code
+
+
+def _quiet() -> int:
+    """The reader of our output went away (`| head`): end without a word, and let the last flush go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return int(ExitCode.INTERRUPTED)
+
+
+def _bug(error: Exception) -> int:
+    """Keep the traceback in a file, and say what to report."""
+    from hangdrill import __version__
+
+    about = f"hangdrill {__version__}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv}\n\n"
+    text = about + "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    click.echo(f"hangdrill: bug in hangdrill: {type(error).__name__}: {error}", err=True)
+    click.echo(f"  next: report it at {REPORT_TO} with {_keep(text)}, and the run directory if there is one", err=True)
+    return int(ExitCode.INTERNAL)
+
+
+def _keep(text: str) -> str:
+    try:
+        handle, name = tempfile.mkstemp(prefix="hangdrill-bug-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        click.echo(text, err=True)
+        return "the traceback above"
+    return str(Path(name))

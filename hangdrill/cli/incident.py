@@ -1,0 +1,113 @@
+"""`hangdrill diagnose` and `collect`: for a real incident, with no scenario and no drill."""
+
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from hangdrill.cli.output import print_json
+
+if TYPE_CHECKING:
+    from hangdrill.recorder import Evidence
+
+__all__ = ["collect", "diagnose"]
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
+@click.option(
+    "--world-size", type=click.IntRange(min=1), help="How many ranks the job had; default: the highest rank seen."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.diagnosis/1.")
+def diagnose(paths: tuple[Path, ...], world_size: int | None, *, as_json: bool) -> int:
+    """Say what dumps tell of a hang. PATH is a directory of dumps, a run or evidence directory, or dump files."""
+    from hangdrill.diagnosis import diagnose as diagnose_evidence
+    from hangdrill.diagnosis import sentence
+
+    evidence = _evidence(paths)
+    found = diagnose_evidence(
+        evidence.dumps,
+        world_size=world_size or evidence.world_size,
+        reports=evidence.reports,
+        launch_groups=evidence.launch_groups,
+        unreadable=evidence.unreadable,
+    )
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(sentence(found))
+        for note in found.notes:
+            click.echo(f"  note: {note}")
+    return int(found.verdict.exit_code)
+
+
+@click.command()
+@click.option("--sockets", required=True, type=FOLDER, help="Directory of the ranks' control-plane sockets.")
+@click.option("--to", required=True, type=FOLDER, help="Where the evidence goes; its parent must exist.")
+@click.option("--control", type=FOLDER, help="The agents' control directory, of a job under hangdrill.rank.")
+@click.option("--run-id", default="", help="Written into the manifest.")
+@click.option("--world-size", type=click.IntRange(min=1), help="How many ranks to expect.")
+@click.option("--backend", "backends", multiple=True, help="Backend to ask for; default: all that torch records.")
+@click.option(
+    "--stall-after-s", type=float, help="Call it a hang after this.  [default: 0.8 x the operation's timeout]"
+)
+@click.option("--poll-s", type=float, default=0.2, show_default=True, help="Time between two looks.")
+@click.option("--native-prefix", help="TORCH_FR_DUMP_TEMP_FILE of the job, whose files are copied.")
+@click.option("--parent-pid", type=int, help="End when this process is gone.")
+def collect(*, sockets: Path, to: Path, control: Path | None, run_id: str, world_size: int | None, backends: tuple[str, ...],
+            stall_after_s: float | None, poll_s: float, native_prefix: str | None, parent_pid: int | None) -> None:  # fmt: skip
+    """Watch ranks through their sockets, pull their evidence at a hang, and store it with a manifest.
+
+    Runs until the ranks are gone, or until INT or TERM, after which it finishes what it has.
+    """
+    from hangdrill.collector import CollectorOptions
+    from hangdrill.collector import collect as collect_evidence
+
+    options = CollectorOptions(
+        sockets=sockets,
+        to=to,
+        control=control,
+        run_id=run_id,
+        world_size=world_size,
+        backends=backends,
+        stall_after_s=stall_after_s,
+        poll_s=poll_s,
+        native_prefix=native_prefix,
+        parent_pid=parent_pid,
+    )
+    collect_evidence(options, _stop_on_signals())
+
+
+def _stop_on_signals() -> threading.Event:
+    """An event that INT and TERM set."""
+    stop = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+    return stop
+
+
+def _evidence(paths: Sequence[Path]) -> "Evidence":
+    """What all paths hold together."""
+    from hangdrill.recorder import Evidence, read_evidence
+
+    found = [read_evidence(path) for path in paths]
+    if len(found) == 1:
+        return found[0]
+    return Evidence(
+        dumps=tuple(dump for one in found for dump in one.dumps),
+        unreadable=tuple(file for one in found for file in one.unreadable),
+        ignored=tuple(file for one in found for file in one.ignored),
+        reports=tuple(report for one in found for report in one.reports),
+        world_size=max((one.world_size for one in found if one.world_size is not None), default=None),
+        launch_groups=tuple(dict.fromkeys(group for one in found for group in one.launch_groups)),
+    )

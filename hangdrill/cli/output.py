@@ -1,0 +1,88 @@
+"""What the commands share: where results go, and how they are written for people and for programs."""
+
+import secrets
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hangdrill.model.run import DrillResult
+    from hangdrill.model.summary import Summary
+
+__all__ = ["RUNS", "console", "default_out_dir", "print_json", "python_of", "summary_of", "write_reports"]
+
+PYTHON_VARIABLE = "HANGDRILL_PYTHON"
+RUNS = "hangdrill-runs"
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """The terminal, or plain text when piped; rich reads NO_COLOR and the like by itself."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=not (sys.stderr if stderr else sys.stdout).isatty())
+
+
+def python_of(option: str | None, environ: Mapping[str, str]) -> str:
+    """The Python of the ranks: the option, HANGDRILL_PYTHON, or the one that runs hangdrill."""
+    return option or environ.get(PYTHON_VARIABLE) or sys.executable
+
+
+def default_out_dir(cwd: Path, now_s: float) -> Path:
+    """./hangdrill-runs/20261129T174300Z-3f9c: sorted by time, and never the same twice."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
+    return cwd / RUNS / f"{stamp}-{secrets.token_hex(2)}"
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def summary_of(results: "Sequence[DrillResult]", *, out_dir: str) -> "Summary":
+    """The results of one call, merged: FAIL over UNKNOWN over PASS."""
+    from hangdrill.model.summary import Summary
+    from hangdrill.model.verdict import Verdict, merge
+
+    verdicts = [result.verdict for result in results]
+    return Summary(
+        verdict=merge(verdicts),
+        passed=verdicts.count(Verdict.PASS),
+        failed=verdicts.count(Verdict.FAIL),
+        unknown=verdicts.count(Verdict.UNKNOWN),
+        out_dir=out_dir,
+        results=tuple(results),
+    )
+
+
+def write_reports(summary: "Summary", out_dir: Path, junit: Path | None) -> None:
+    """summary.json and junit.xml in the out directory, and the JUnit file once more where it was asked for."""
+    import msgspec
+
+    from hangdrill.cli.junit import junit_xml
+
+    out_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    xml = junit_xml(summary)
+    _write(out_dir / "summary.json", msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    for path in (out_dir / "junit.xml", junit):
+        if path is not None:
+            _write(path, xml)
+
+
+def _write(path: Path, content: bytes) -> None:
+    from hangdrill.model.errors import MachineError
+
+    temporary = path.with_name(f"{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        raise MachineError(f"cannot write: {error.strerror}", where=str(path), next_step="free the path") from error

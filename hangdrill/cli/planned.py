@@ -1,0 +1,95 @@
+"""Print a plan: what `hangdrill run` would do with a scenario, down to the command line. Starts nothing."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+import msgspec
+
+from hangdrill.cli.output import RUNS, print_json
+from hangdrill.drill.plan import Plan, new_run_id, plan_drill
+from hangdrill.drill.scenario_file import NamedScenario
+from hangdrill.model.scenario import Before, Fault, Scenario
+
+__all__ = ["print_plan"]
+
+WIDTH = 14
+
+
+def print_plan(named: NamedScenario, *, python: str, environ: Mapping[str, str], cwd: Path, as_json: bool) -> None:
+    """The plan, for people or as JSON. The run directory and the run id are new ones, as an example."""
+    plan = plan_drill(
+        named.scenario,
+        name=named.name,
+        run_dir=cwd / RUNS / "example" / named.name,
+        python=python,
+        environ=environ,
+        run_id=new_run_id(),
+    )
+    if as_json:
+        print_json(plan)
+        return
+    for line in _lines(plan, named):
+        click.echo(line)
+
+
+def _lines(plan: Plan, named: NamedScenario) -> Iterator[str]:
+    scenario = named.scenario
+    yield f"{named.name}: {scenario.title}"
+    yield from (f"warning: {warning}" for warning in named.warnings)
+    yield ""
+    yield _row("job", _job(scenario))
+    yield _row("fault", _fault(scenario.fault))
+    yield _row("evidence", f"{scenario.recorder.trigger.value}, {scenario.recorder.buffer_size} entries a rank")
+    yield _row("native dumps", f"{plan.dump_prefix}<rank>")
+    yield _row("alone with", ", ".join(plan.resources) or "nothing: drills like this run side by side")
+    yield ""
+    yield _row("command", shlex.join(plan.command))
+    if plan.collector_command:
+        yield _row("collector", shlex.join(plan.collector_command))
+    yield _row("directory", plan.cwd)
+    yield from _section("environment", [f"{key}={value}" for key, value in sorted(plan.environment.items())])
+    deadlines = msgspec.structs.asdict(plan.deadlines)
+    yield from _section("deadlines", [f"{key.removesuffix('_s')} {value:g} s" for key, value in deadlines.items()])
+    yield from _section("expectations", list(_expectations(scenario, plan.deadlines.within_s)))
+
+
+def _job(scenario: Scenario) -> str:
+    job = scenario.job
+    what = f"workload {job.workload.value}" if job.workload else f"script {job.script}"
+    return f"{what}, {job.world_size} ranks, {job.backend}, timeout {job.timeout_s:g} s, {job.launcher.value}"
+
+
+def _fault(fault: Fault) -> str:
+    if not fault.targets:
+        return "none"
+    ranks = ", ".join(str(rank) for rank in fault.targets)
+    return f"{fault.kind.value} on rank {ranks}, {_place(fault.before, fault.at)}"
+
+
+def _place(before: Before | None, at: str | None) -> str:
+    if before is not None:
+        group = before.group if isinstance(before.group, str) else f"the group of ranks {list(before.group)}"
+        return f"before {before.op or 'operation'} #{before.nth} of {group}"
+    return f"at {at}" if at else "where its kind belongs"
+
+
+def _expectations(scenario: Scenario, within_s: float) -> Iterator[str]:
+    expect = scenario.expect
+    dumps = expect.dumps if isinstance(expect.dumps, str) else f"of ranks {', '.join(map(str, expect.dumps))}"
+    yield f"dumps: {dumps}, within {within_s:g} s of the confirmed fault"
+    culprits = expect.expected_culprits
+    if culprits is not None:
+        yield f"culprits: {', '.join(map(str, culprits)) or 'none, no hang'}"
+    if expect.kind is not None:
+        yield f"kind: {expect.kind.value}"
+    yield f"survives: {', '.join(teardown.value for teardown in expect.survives) or 'nothing'}"
+
+
+def _section(name: str, rows: list[str]) -> Iterator[str]:
+    yield from (_row(name if index == 0 else "", row) for index, row in enumerate(rows))
+
+
+def _row(name: str, text: str) -> str:
+    return f"{name:{WIDTH}}{text}"

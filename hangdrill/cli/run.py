@@ -1,0 +1,118 @@
+"""`hangdrill run`: run drills from scenarios, or one from the words of the command line, and judge them."""
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hangdrill.cli.output import console, default_out_dir, print_json, python_of, summary_of, write_reports
+
+if TYPE_CHECKING:
+    from hangdrill.drill.scenario_file import NamedScenario
+
+__all__ = ["run"]
+
+NUMBER = click.IntRange(min=1)
+SCRIPT_ARGUMENTS = "hangdrill.script_arguments"
+
+
+class RunCommand(click.Command):
+    """Keeps what follows `--` apart: it belongs to the script, and is no scenario."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Cut at the first `--`."""
+        cut = args.index("--") if "--" in args else len(args)
+        ctx.meta[SCRIPT_ARGUMENTS] = tuple(args[cut + 1 :])
+        return super().parse_args(ctx, args[:cut])
+
+
+@click.command(cls=RunCommand)
+@click.argument("scenarios", nargs=-1, metavar="[SCENARIO]... [-- SCRIPT_ARGS...]")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Where results go.")
+@click.option("-j", "--jobs", type=NUMBER, default=1, show_default=True, help="Drills at the same time.")
+@click.option("--python", help="Python of the ranks; default: HANGDRILL_PYTHON, or this one.")
+@click.option("--launcher", help="Who starts the ranks.  [default: what the scenario says]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.summary/1, on stdout.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML here too.")
+@click.option("--script", help="Drill this training script; its arguments come after --.")
+@click.option("--workload", help="Drill this built-in workload.")
+@click.option("--nproc", type=NUMBER, help="Ranks.  [with --script or --workload]")
+@click.option("--backend", help="Backend of the process group.  [default: gloo]")
+@click.option("--timeout-s", type=float, help="Timeout of the process group.  [default: 5]")
+@click.option("--steps", type=NUMBER, help="Steps of a workload.")
+@click.option("--hold", type=int, multiple=True, metavar="RANK", help="Hold this rank: short for --fault hold --rank.")
+@click.option("--fault", help="The fault: hold, stop, kill, wrong-op, ...")
+@click.option("--rank", "ranks", type=int, multiple=True, help="The rank it is placed on; may be repeated.")
+@click.option("--before", metavar="OP[:NTH]", help="Where: before the nth operation, as all_reduce:40.")
+@click.option("--group", help="The group of that operation: a name, or global ranks as 0,1.")
+@click.option("--at", help="Where instead: init, step:N, destroy or dataloader.")
+@click.option("--trigger", help="The evidence's road: collector, native or debug-server.")
+@click.pass_context
+def run(context: click.Context, /, scenarios: tuple[str, ...], *, out: Path | None, jobs: int, python: str | None, launcher: str | None, as_json: bool,
+        junit: Path | None, **words: Any) -> int:  # fmt: skip
+    """Run drills and judge them. Without SCENARIO: the quick set.
+
+    SCENARIO is a shipped name (quick/ddp-hold), a group (quick, faults), a pattern ('faults/ddp-*'), a file or a
+    directory.
+    """
+    from hangdrill.drill.run import run_many
+    from hangdrill.report.terminal import print_matrix, print_result
+
+    items = _with_launcher(_scenarios(scenarios, words, context.meta[SCRIPT_ARGUMENTS]), launcher)
+    out_dir = (out or default_out_dir(Path.cwd(), time.time())).absolute()
+    screen = console(stderr=as_json)
+    for warning in dict.fromkeys(text for named in items for text in named.warnings):
+        click.echo(f"warning: {warning}", err=True)
+    results = run_many(
+        [(named.name, named.scenario) for named in items],
+        out_dir=out_dir,
+        jobs=jobs,
+        python=python_of(python, os.environ),
+        environ=dict(os.environ),
+        listener_for=_listeners(screen, jobs),
+    )
+    summary = summary_of(results, out_dir=str(out_dir))
+    write_reports(summary, out_dir, junit)
+    if as_json:
+        print_json(summary)
+    elif len(results) == 1:
+        print_result(screen, results[0], out_dir / results[0].scenario)
+    else:
+        print_matrix(screen, results)
+    return int(summary.verdict.exit_code)
+
+
+def _scenarios(references: tuple[str, ...], words: dict[str, Any], arguments: tuple[str, ...]) -> "list[NamedScenario]":
+    """Those of the references, or the one that the words describe; not both."""
+    from hangdrill.drill.scenario_build import Words, build
+    from hangdrill.drill.scenario_file import QUICK, find_all
+
+    said = {key: value for key, value in words.items() if value not in (None, ())}
+    if not {"script", "workload"} & said.keys():
+        if said or arguments:
+            name = f"--{next(iter(said)).replace('_', '-')}" if said else "--"
+            raise click.UsageError(f"{name} describes a drill of its own: add --script or --workload.")
+        return find_all(references or (QUICK,))
+    if references:
+        raise click.UsageError(f"{references[0]!r} is too much: --script and --workload describe a drill of their own.")
+    return [build(Words(**said, args=arguments), source="command line", cwd=Path.cwd())]
+
+
+def _with_launcher(items: "list[NamedScenario]", launcher: str | None) -> "list[NamedScenario]":
+    """The same scenarios under another launcher; each is checked again, since a launcher brings its own limits."""
+    import msgspec
+
+    from hangdrill.drill.scenario_file import validate
+
+    if launcher is None:
+        return items
+    tables = [msgspec.to_builtins(named.scenario) for named in items]
+    for table in tables:
+        table["job"]["launcher"] = launcher
+    source = "--launcher"
+    return [
+        validate(table, name=named.name, path=named.path, source=source)
+        for named, table in zip(items, tables, strict=True)
+    ]
