@@ -45,9 +45,9 @@ def expected_ranks(run: RecordedRun) -> tuple[int, ...]:
 
 
 def judged_attempt(run: RecordedRun) -> int:
-    """The last attempt in which the fault took; without any report, the last attempt that an agent reported."""
-    attempts = [report.attempt for report in run.faults] or [agent.attempt for agent in run.agents.values()]
-    return max(attempts, default=0)
+    """The first attempt in which the fault took: its evidence was collected, what came after is the restart put to the
+    test. Without any report, the first attempt. Whoever fills RecordedRun.dumps must include this attempt's."""
+    return min((report.attempt for report in run.faults), default=0)
 
 
 def judged_agents(run: RecordedRun) -> dict[int, AgentFacts]:

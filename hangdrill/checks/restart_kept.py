@@ -4,7 +4,7 @@ torch's own file has the same name in every attempt, so a restarted job writes o
 """
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
-from hangdrill.checks.evidence import HISTORY_KINDS, artifact_path, expected_ranks
+from hangdrill.checks.evidence import COLLECTED, HISTORY_KINDS, artifact_path, expected_ranks
 from hangdrill.checks.words import count_text
 from hangdrill.model.run import Artifact, FileFacts, RecordedRun
 from hangdrill.model.scenario import Teardown
@@ -65,8 +65,8 @@ def _judge_artifact(run: RecordedRun, artifact: Artifact) -> Finding:
 
 
 def _last_facts(run: RecordedRun, path: str) -> FileFacts | None:
-    """The last inspection of a file; all inspections come after the job's last attempt began."""
-    return next((facts for facts in reversed(run.files) if facts.path == path), None)
+    """The last inspection of a file. The one at "collected" came before the restart and proves nothing of it."""
+    return next((facts for facts in reversed(run.files) if facts.path == path and facts.when != COLLECTED), None)
 
 
 CHECK = Check(

@@ -422,22 +422,22 @@ CASES: dict[str, Cases] = {
                 files=mutate_each(
                     restarted_run().files,
                     lambda facts: mutate(facts, sha256="f" * 64),
-                    path=f"{EVIDENCE}/rank_0.a0.dump",
+                    path=f"{EVIDENCE}/rank_0.dump",
                 ),
             ),
             "rank 3 is gone": lambda: mutate(
                 restarted_run(),
                 files=mutate_each(
-                    restarted_run().files, lambda facts: mutate(facts, exists=False), path=f"{EVIDENCE}/rank_3.a0.dump"
+                    restarted_run().files, lambda facts: mutate(facts, exists=False), path=f"{EVIDENCE}/rank_3.dump"
                 ),
             ),
-            "the first attempt left nothing": lambda: mutate(
-                restarted_run(), artifacts=tuple(item for item in restarted_run().artifacts if item.attempt == 1)
-            ),
+            "the first attempt left nothing": lambda: mutate(restarted_run(), artifacts=restarted_run().artifacts[4:]),
         },
         unknown={
             "never restarted": lambda: held_run(scenario=scenario(job={"max_restarts": 1})),
-            "not inspected": lambda: restarted_run(files=()),
+            "not inspected after the restart": lambda: without_files(
+                without_files(restarted_run(), "restart"), "job-exit"
+            ),
         },
     ),
     **{f"survives-{item.value}": survival_cases(item) for item in Teardown if item is not Teardown.RESTART},

@@ -319,17 +319,16 @@ def without_files(run: RecordedRun, when: str) -> RecordedRun:
 
 
 def restarted_run(**changes: Any) -> RecordedRun:
-    """The job was restarted once after the first hang, and hung again; both attempts' dumps are kept apart."""
+    """The job was restarted once after the hang, and its second attempt was healthy; both attempts' dumps are there."""
     run = held_run(scenario=scenario(job={"max_restarts": 1}))
-    first = tuple(mutate(item, path=f"rank_{item.rank}.a0.dump") for item in run.artifacts)
-    second = tuple(mutate(item, attempt=1) for item in run.artifacts)
-    kept = tuple(mutate(item, path=f"{EVIDENCE}/rank_{item.rank}.a0.dump") for item in run.files)
+    second = tuple(
+        mutate(item, attempt=1, path=f"rank_{item.rank}.a1.dump", reason=PullReason.EXIT) for item in run.artifacts
+    )
     run = mutate(
         run,
-        artifacts=(*first, *second),
-        files=(*kept, *(mutate(item, attempt=1) for item in run.files)),
+        artifacts=(*run.artifacts, *second),
+        files=(*run.files, *(mutate(facts, when="restart") for facts in run.files if facts.when == "job-exit")),
         agents={rank: mutate(facts, attempt=1) for rank, facts in run.agents.items()},
         earlier_agents=tuple(run.agents.values()),
-        faults=(*run.faults, mutate(run.faults[0], attempt=1)),
     )
     return mutate(run, **changes)

@@ -1,4 +1,4 @@
-"""The arrival table says who dumps by itself under which torch, backend, road and fault, and every-rank-dumped quotes it."""
+"""The arrival table says who dumps under which torch, backend, road and fault, and every-rank-dumped quotes it."""
 
 import pytest
 from healthy_runs import WORLD, held_run, lose_rank, mutate, none_run, scenario

@@ -22,18 +22,18 @@ def test_expected_ranks_come_from_the_scenario_and_stay_in_the_world(dumps, rank
     assert expected_ranks(held_run(scenario=scenario(expect={"dumps": dumps}), dumps={}, artifacts=())) == ranks
 
 
-def test_last_attempt_in_which_the_fault_took_is_judged():
+def test_first_attempt_in_which_the_fault_took_is_judged():
     run = restarted_run()
-    assert judged_attempt(run) == 1
-    assert judged_attempt(mutate(run, faults=run.faults[:1])) == 0
-    assert judged_attempt(mutate(run, faults=())) == 1
-    assert {facts.attempt for facts in judged_agents(mutate(run, faults=run.faults[:1])).values()} == {0}
+    assert judged_attempt(run) == 0
+    assert judged_attempt(mutate(run, faults=(mutate(run.faults[0], attempt=1),))) == 1
+    assert judged_attempt(mutate(run, faults=())) == 0
+    assert {facts.attempt for facts in judged_agents(run).values()} == {0}
 
 
 def test_dump_of_another_attempt_is_not_judged():
     run = restarted_run()
-    old = mutate(dump(0, 4), path="/runs/quick/ddp-hold/evidence/rank_0.a0.dump")
-    run = mutate(run, dumps={**run.dumps, 0: (old, *run.dumps[0])})
+    later = mutate(dump(0, 4), path="/runs/quick/ddp-hold/evidence/rank_0.a1.dump")
+    run = mutate(run, dumps={**run.dumps, 0: (later, *run.dumps[0])})
     assert dumps_of(run, 0) == run.dumps[0][1:]
 
 
