@@ -1,0 +1,133 @@
+"""Faults that change one operation of the rank: leave it out, do another one, or give it other tensors.
+
+All are done inside the operation's pre-hook, so they reach what C++ starts too (DDP's reducer). Tensors are made
+smaller, never larger: gloo aborts the rank that receives more than it expects, and that must be the culprit.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+__all__ = ["CannotChange", "Change"]
+
+SMALLER_DTYPE = {
+    torch.float64: torch.float32,
+    torch.float32: torch.float16,
+    torch.float16: torch.int8,
+    torch.bfloat16: torch.int8,
+    torch.int64: torch.int32,
+    torch.int32: torch.int8,
+    torch.int8: torch.uint8,
+    torch.uint8: torch.int8,
+}
+
+SHARED_UNIT = ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
+"""Operations whose inputs and outputs must keep their proportion, else the culprit's own call is refused."""
+
+
+class CannotChange(Exception):
+    """This operation cannot be changed so; the fault does not take."""
+
+
+class Change:
+    """Changes one operation. `undo` runs in the post-hook of the same operation."""
+
+    def __init__(self, kind: str) -> None:
+        self._apply: Callable[[Any, str, Any], bool] = {
+            "skip": self._skip,
+            "wrong-op": self._do_another,
+            "wrong-shape": self._shrink,
+            "wrong-dtype": self._retype,
+        }[kind]
+        self._undo: list[Callable[[], None]] = []
+
+    def apply(self, operation: Any, op: str, pg: Any) -> bool:
+        """Change it. True when the rank then really enters it. Raises CannotChange."""
+        return self._apply(operation, op, pg)
+
+    def undo(self) -> None:
+        """Put back what must not outlast the operation."""
+        while self._undo:
+            self._undo.pop()()
+
+    def check(self, operation: Any, op: str, pg: Any) -> None:
+        """Raise CannotChange before anything is reported."""
+        if self._apply == self._shrink:
+            _smaller_sizes(operation, op, pg)
+        if self._apply == self._retype:
+            _smaller_dtypes(operation)
+
+    def _skip(self, operation: Any, op: str, pg: Any) -> bool:
+        """Let a backend that does nothing take the operation; no recorder of a real backend sees it."""
+        fake_class = torch._C._distributed_c10d.FakeProcessGroup
+        fake = getattr(fake_class, "_create_internal", fake_class)(pg.rank(), pg.size())
+        for device in _devices(operation, pg):
+            real, kind = pg._get_backend(device), _backend_type(pg, device)
+            pg._register_backend(device, dist.ProcessGroup.BackendType.CUSTOM, fake)
+            self._undo.append(partial(pg._register_backend, device, kind, real))
+        return False
+
+    def _do_another(self, operation: Any, op: str, pg: Any) -> bool:
+        """Wait in a broadcast from another rank (or an all_reduce); should it end, leave the right one out."""
+        tensor = torch.zeros(3, device=_devices(operation, pg)[0])
+        if op == "broadcast":
+            dist.all_reduce(tensor, group=pg)
+        else:
+            ranks = dist.get_process_group_ranks(pg)
+            dist.broadcast(tensor, src=next(rank for rank in ranks if rank != dist.get_rank()), group=pg)
+        return self._skip(operation, op, pg)
+
+    def _shrink(self, operation: Any, op: str, pg: Any) -> bool:
+        for tensor, size in _smaller_sizes(operation, op, pg):
+            tensor.data = tensor.detach().flatten()[:size].clone()
+        return True
+
+    def _retype(self, operation: Any, op: str, pg: Any) -> bool:
+        for tensor, dtype in _smaller_dtypes(operation):
+            tensor.data = tensor.detach().to(dtype)
+        return True
+
+
+def _tensors(operation: Any) -> list[Any]:
+    """Each tensor of the operation once; an in-place operation names its own twice."""
+    return list({id(tensor): tensor for tensor in (*operation.input_tensors, *operation.output_tensors)}.values())
+
+
+def _smaller_sizes(operation: Any, op: str, pg: Any) -> Sequence[tuple[Any, int]]:
+    tensors = _tensors(operation)
+    sizes = [tensor.numel() for tensor in tensors]
+    if op.startswith(SHARED_UNIT):
+        unit = min(sizes, default=0)
+        if op == "all_to_all_single":
+            unit //= pg.size()
+        units = [unit] * len(sizes)
+    else:
+        units = sizes
+    if not units or min(units) < 2:
+        raise CannotChange(f"{op} of {sizes} elements cannot be made smaller: choose another operation")
+    return [(tensor, size // unit * (unit // 2)) for tensor, size, unit in zip(tensors, sizes, units, strict=True)]
+
+
+def _smaller_dtypes(operation: Any) -> Sequence[tuple[Any, Any]]:
+    tensors = _tensors(operation)
+    if not tensors or any(tensor.dtype not in SMALLER_DTYPE for tensor in tensors):
+        raise CannotChange(f"no other dtype for {[str(tensor.dtype) for tensor in tensors]}: choose another operation")
+    return [(tensor, SMALLER_DTYPE[tensor.dtype]) for tensor in tensors]
+
+
+def _devices(operation: Any, pg: Any) -> list[Any]:
+    """Of the operation's tensors; a barrier has none, so all that the group serves."""
+    found = {tensor.device.type for tensor in _tensors(operation)} or {device.type for device in pg._device_types}
+    return [torch.device(kind) for kind in sorted(found)]
+
+
+def _backend_type(pg: Any, device: Any) -> Any:
+    """Under which type the group had registered its backend for this device."""
+    config = c10d._world.pg_backend_config.get(pg, "")
+    by_device = dict(part.split(":", 1) for part in str(config).split(",") if ":" in part)
+    name = by_device.get(device.type, "")
+    return c10d.Backend.backend_type_map.get(name, dist.ProcessGroup.BackendType.CUSTOM)
