@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 from simulated_dumps import DIALECTS, Recording
-from simulator import Fault, Outcome, Part, Program, Step, Team, execute
+from simulator import Entry, Fault, Outcome, Part, Program, Step, Team, execute
 
 __all__ = ["Case", "cases", "mesh", "program_of", "ring", "transfer"]
 
@@ -42,7 +42,7 @@ FAULTS = (
 Written = tuple[dict[int, Step], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Case:
     """One run and how it was recorded. launch_groups, world_known: what the diagnosis is told besides the dumps."""
 
@@ -50,6 +50,21 @@ class Case:
     how: Recording
     launch_groups: bool
     world_known: bool
+
+    def __repr__(self) -> str:
+        """The run as a person wants to read it: one line a rank, `!` after what is pending for good."""
+        lines = [f"{self.how}, groups told: {self.launch_groups}, world told: {self.world_known}"]
+        lines += [f"group {team.name} {team.desc} {team.ranks}" for team in self.outcome.program.teams]
+        lines += [f"{fault}, lookahead {self.outcome.lookahead}" for fault in self.outcome.faults]
+        for rank, entries in enumerate(self.outcome.entries):
+            lines.append(f"rank {rank}: " + ", ".join(_sketch(entry) for entry in entries))
+        return "\n".join(["", *lines, ""])
+
+
+def _sketch(entry: Entry) -> str:
+    step = entry.step
+    parts = " ".join(f"{'->' if part.send else '<-'}{part.peer}" for part in step.parts)
+    return f"{step.op}{parts} {step.team.name}{step.team.ranks}#{entry.sequence}{'!' * entry.pending}"
 
 
 def program_of(teams: Sequence[Team], written: Written, world: int) -> Program:

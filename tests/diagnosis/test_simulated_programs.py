@@ -32,11 +32,15 @@ def ask(case: Case, seed: int | None = None) -> Diagnosis:
     )
 
 
+def hold_to(problem: str, diagnosis: Diagnosis) -> None:
+    assert not problem, f"{problem}\n{diagnosis}"
+
+
 @PROFILE
 @given(cases(plain=True))
 def test_with_all_the_evidence_the_answer_is_the_truth(case: Case) -> None:
     diagnosis = ask(case)
-    assert not (problem := complaint(case, diagnosis)), (problem, diagnosis)
+    hold_to(complaint(case, diagnosis), diagnosis)
 
 
 @PROFILE
@@ -44,7 +48,7 @@ def test_with_all_the_evidence_the_answer_is_the_truth(case: Case) -> None:
 def test_with_evidence_missing_the_answer_is_right_or_undecided(case: Case) -> None:
     if len(case.how.lost | case.outcome.killed) < case.outcome.program.world:
         diagnosis = ask(case)
-        assert not (problem := complaint(case, diagnosis)), (problem, diagnosis)
+        hold_to(complaint(case, diagnosis), diagnosis)
 
 
 @PROFILE
@@ -65,7 +69,7 @@ def test_a_dump_taken_too_early_makes_no_innocent_a_culprit(case: Case, data: st
         return
     early = dataclasses.replace(case, how=dataclasses.replace(case.how, early={rank: done[0].created - 1}))
     diagnosis = ask(early)
-    assert not (problem := complaint(early, diagnosis)), (problem, diagnosis)
+    hold_to(complaint(early, diagnosis), diagnosis)
 
 
 @PROFILE
