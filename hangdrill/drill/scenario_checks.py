@@ -62,8 +62,6 @@ def _job(scenario: Scenario) -> Iterator[Problem]:
         yield Problem("job.workload", f"the job has {which}", "set exactly one of job.workload and job.script")
     if job.launcher is not LauncherName.TORCHRUN:
         yield Problem("job.launcher", f'the launcher "{job.launcher.value}" is not available yet', 'use "torchrun"')
-    if job.args and job.script is None:
-        yield Problem("job.args", "only a script takes arguments", "a workload is set by job.steps")
     if not job.backend.strip():
         yield Problem("job.backend", "the backend has no name", 'for instance "gloo"')
     yield from _between("job.timeout_s", job.timeout_s, 0.0, MAX_TIMEOUT_S, "s", above=True)

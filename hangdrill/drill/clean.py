@@ -1,0 +1,96 @@
+"""Ending what drills left behind whose controller was killed: processes, sockets, FIFOs, registrations, holder files.
+
+A process is touched only when it belongs to a run whose controller is proven dead: by the registration of the drill, or
+by the controller's pid and start time in the process's own environment. Everything else is left alone.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from hangdrill.drill.inspection import leftover_files, sweep_sockets
+from hangdrill.drill.layout import RunLayout
+from hangdrill.drill.lock import stale_holders
+from hangdrill.drill.procfs import ProcessId, is_alive, scan
+from hangdrill.drill.registry import (
+    Registration,
+    open_runtime_dir,
+    registrations,
+    runtime_root,
+    unregister,
+)  # fmt: skip
+from hangdrill.drill.supervise import Grace, Supervisor
+from hangdrill.model.errors import MachineError
+from hangdrill.model.run import Leftover
+
+__all__ = ["clean"]
+
+GRACE = Grace(int_s=0, term_s=0, kill_s=10.0)
+"""No evidence is to be saved any more: a stopped rank, or one in C++, takes SIGKILL at once."""
+
+
+def clean(*, dry_run: bool, environ: Mapping[str, str] | None = None) -> tuple[Leftover, ...]:
+    """End and remove all that dead controllers left; what it was. dry_run: only find it.
+
+    Raises MachineError when a process survives SIGKILL, or when the directory of running drills is not ours alone.
+    """
+    environ = os.environ if environ is None else environ
+    root = open_runtime_dir(environ) if runtime_root(environ).exists() else None
+    known = registrations(root) if root is not None else ()
+    dead = tuple(registration for registration in known if not is_alive(registration.controller))
+    living = {registration.run_id for registration in known} - {registration.run_id for registration in dead}
+    orphans = {registration.run_id: registration.controller for registration in dead} | _orphaned_runs()
+    found: list[Leftover] = []
+    for run_id, controller in sorted(orphans.items()):
+        if run_id not in living:
+            found += _end_processes(run_id, controller, dry_run=dry_run)
+    for registration in dead:
+        found += _remove_files(registration, dry_run=dry_run)
+        if root is not None and not dry_run:
+            unregister(root, registration.run_id)
+    return (*found, *(_remove_holders(root, dry_run=dry_run) if root is not None else ()))
+
+
+def _orphaned_runs() -> dict[str, ProcessId]:
+    """Runs whose processes name a controller that is dead, also of drills that are registered elsewhere."""
+    marks = {process.run_id: process.controller for process in scan() if process.run_id and process.alive}
+    return {
+        run_id: controller
+        for run_id, controller in marks.items()
+        if run_id and controller is not None and not is_alive(controller)
+    }
+
+
+def _end_processes(run_id: str, controller: ProcessId, *, dry_run: bool) -> list[Leftover]:
+    supervisor = Supervisor(run_id, controller)
+    found = [Leftover(what="process", name=f"{item.name} ({item.id.pid})") for item in supervisor.processes()]
+    if not dry_run:
+        survivors = supervisor.end(GRACE).survivors
+        if survivors:
+            raise MachineError(
+                f"processes of run {run_id} survive SIGKILL: {', '.join(str(item.id.pid) for item in survivors)}",
+                next_step="they are stuck in the kernel (GPU, network or disk): look at dmesg",
+            )
+    return found
+
+
+def _remove_files(registration: Registration, *, dry_run: bool) -> list[Leftover]:
+    """Sockets, FIFOs and hold files, of a run directory that still is one."""
+    layout = RunLayout(Path(registration.run_dir))
+    sockets = Path(registration.sockets)
+    found = leftover_files(sockets, layout)
+    if not dry_run and layout.plan.is_file():
+        for leftover in found:
+            with contextlib.suppress(OSError):
+                Path(leftover.name).unlink()
+        sweep_sockets(sockets, layout)
+    return list(found)
+
+
+def _remove_holders(root: Path, *, dry_run: bool) -> list[Leftover]:
+    stale = stale_holders(root)
+    for path in () if dry_run else stale:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return [Leftover(what="lock", name=str(path)) for path in stale]

@@ -1,0 +1,132 @@
+"""The waits of a drill, one function a phase. Each ends with one event in the journal; the order is `run.py`'s."""
+
+import time
+
+from hangdrill.drill.fault import FaultState
+from hangdrill.drill.plan import is_healthy
+from hangdrill.drill.roads import Notice
+from hangdrill.drill.session import Session
+from hangdrill.drill.waiting import Waiter
+from hangdrill.model.scenario import Teardown, Trigger
+
+__all__ = ["collect", "confirm", "notice", "reach_steady", "tear_down"]
+
+LAST_WORD_S = 1.0
+"""The job is over and the collector has not said anything: it gets this long."""
+ASKED_S = 3.0
+"""Past `within_s` the collector is asked once more for everything, so that the record shows what there was."""
+
+
+def reach_steady(session: Session) -> None:
+    """Wait until every rank has counted operations; an early fault or end is for the next phase to explain."""
+    expected = set(session.plan.expected_ranks)
+
+    def probe() -> bool | None:
+        counts = session.control.operations()
+        running = {key.rank for key, count in counts.items() if count > 0}
+        early = session.control.faults() or session.job_over() or session.road.noticed()
+        return True if running >= expected or early else None
+
+    reached = session.waiter.until(probe, deadline_s=session.plan.deadlines.steady_s)
+    counts = {str(key.rank): count for key, count in session.control.operations().items()}
+    session.tell("steady", "steady", {"reached": reached is not None, "operations": counts})
+
+
+def confirm(session: Session) -> bool:
+    """Wait for every target's report. Without a fault the ranks themselves are the proof."""
+    fault = session.fault
+
+    def probe() -> str | None:
+        if not fault.missing(session.control.faults()):
+            return ""
+        if session.job_over():
+            return "the job ended before"
+        return "something else hangs" if session.road.noticed() else None
+
+    why = session.waiter.until(probe, deadline_s=session.plan.deadlines.confirm_s)
+    if why and not fault.missing(session.control.faults()):
+        why = ""  # reported between the two looks
+    if why == "":
+        fault.confirm(session.control.faults())
+        targets = session.plan.scenario.fault.targets
+        session.tell("confirmed", "fault-confirmed", {"ranks": targets}, _ranks_text(targets))
+        return True
+    why = why or f"not within {session.plan.deadlines.confirm_s:g} s"
+    missing = fault.missing(session.control.faults())
+    session.tell("confirmed", "fault-missed", {"missing": missing, "why": why}, f"the fault did not take: {why}")
+    return False
+
+
+def notice(session: Session) -> Notice | None:
+    """Wait until something is noticed; None when the job ended well or nothing was noticed at all."""
+    healthy = is_healthy(session.plan.scenario)
+    deadlines = session.plan.deadlines
+    deadline_s = deadlines.healthy_s if healthy else deadlines.within_s
+
+    def probe() -> Notice | None:
+        found = session.road.noticed()
+        if found is None and session.job_over():
+            found = Waiter().until(session.road.noticed, deadline_s=0 if healthy else LAST_WORD_S)
+            return found or Notice(by="job-ended", why="the job ended")
+        if not healthy and session.others_are_gone():
+            session.release()
+        return found
+
+    found = session.waiter.until(probe, deadline_s=deadline_s)
+    if found is None:
+        found = Notice(by="deadline", why=f"nothing was noticed within {deadline_s:g} s")
+    if healthy and found.by == "job-ended":
+        session.tell("noticed", "no-hang", {"why": "the job ended by itself"}, "no hang")
+        return None
+    session.tell("noticed", "noticed", {"by": found.by, "why": found.why}, found.why)
+    return found
+
+
+def collect(session: Session, *, since_s: float) -> None:
+    """Wait until the evidence is in, at most until `within_s` after `since_s` (monotonic: the confirmed fault)."""
+    left_s = max(0.0, since_s + session.plan.deadlines.within_s - time.monotonic())
+    is_stalled = session.fault.state is not FaultState.RELEASED
+
+    def probe() -> bool | None:
+        if session.road.is_complete(job_over=session.job_over()):
+            return True
+        if is_stalled and session.others_are_gone():
+            session.release()
+        return True if session.job_over() else None
+
+    complete = session.waiter.until(probe, deadline_s=left_s) is not None
+    if not complete and session.plan.scenario.recorder.trigger is Trigger.COLLECTOR:
+        session.layout.collect_now.touch(mode=0o600)
+        session.waiter.until(probe, deadline_s=ASKED_S)
+    why = "the evidence is in" if complete else f"not complete within {session.plan.deadlines.within_s:g} s"
+    session.tell("collect", "collected", {"complete": complete, "why": why}, why)
+
+
+def tear_down(session: Session, teardown: Teardown, *, healthy: bool) -> None:
+    """Put the evidence through one teardown."""
+    session.tell("teardown", "teardown", {"name": teardown.value}, teardown.value)
+    if teardown is Teardown.RESTART:
+        _wait_for_restart(session)
+        return
+    session.release()
+    session.tell_teardown()
+    session.end_job(kill=teardown is Teardown.PROCESS_KILL, in_time=session.job_over() or not healthy)
+
+
+def _wait_for_restart(session: Session) -> None:
+    """Let torchrun end the attempt and start the next one, until all of its ranks run or the job is over."""
+    expected = set(session.plan.expected_ranks)
+
+    def probe() -> bool | None:
+        counts = session.control.operations()
+        again = {key.rank for key, count in counts.items() if key.attempt > 0 and count > 0}
+        if session.others_are_gone():
+            session.release()
+        return True if again >= expected or session.job_over() else None
+
+    if session.waiter.until(probe, deadline_s=session.plan.deadlines.restart_s) is None:
+        session.journal.write("remark", {"text": "the job was not restarted in time"})
+
+
+def _ranks_text(ranks: tuple[int, ...]) -> str:
+    return ", ".join(f"rank {rank}" for rank in ranks) if ranks else "no fault"

@@ -1,0 +1,228 @@
+"""Everything that is decided before a drill starts, as one frozen value: what `run` does and `show` prints.
+
+It starts nothing and writes nothing. Times in `deadlines` are upper bounds of waits, not expectations.
+"""
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from hangdrill.drill.layout import RunLayout
+from hangdrill.drill.lock import resources_of
+from hangdrill.drill.orders import AgentOrders, agent_orders
+from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE, own_id
+from hangdrill.drill.registry import runtime_root
+from hangdrill.launchers.protocol import Launcher, LaunchRequest
+from hangdrill.launchers.torchrun import TorchrunLauncher
+from hangdrill.model.errors import UsageError
+from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Trigger
+
+__all__ = ["Deadlines", "Plan", "is_healthy", "launch_request", "launcher_for", "new_run_id", "plan_drill"]
+
+LONGEST_SOCKET_ADDRESS = 100
+"""A Unix socket's address has 108 bytes; the kernel refuses longer ones."""
+STALL_PART = 0.8
+_OF_OUTER_JOBS = ("TORCHELASTIC_", "PET_")
+_OF_RANKS = {
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
+    "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT",
+}  # fmt: skip
+
+
+class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
+    """The longest that each wait may take."""
+
+    lock_s: float = 900.0
+    steady_s: float = 240.0
+    """Importing torch in all ranks from a cold disk, and the first operations."""
+    confirm_s: float = 300.0
+    within_s: float
+    """From the confirmed fault to the last dump: notice and collection together."""
+    healthy_s: float
+    """A job without a hang ends by itself within this."""
+    restart_s: float
+    collector_s: float = 5.0
+    """The collector finishes after the job has ended."""
+    int_s: float = 1.0
+    term_s: float = 1.0
+    kill_s: float = 10.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One drill, decided. `environment` is what is set on top of the caller's; `cwd` is the job's."""
+
+    schema: Literal["hangdrill.plan/1"] = "hangdrill.plan/1"
+    name: str
+    run_id: str
+    scenario: Scenario
+    uid: int
+    created_ns: int
+    run_dir: str
+    python: str
+    target: str
+    target_args: tuple[str, ...]
+    command: tuple[str, ...]
+    collector_command: tuple[str, ...]
+    cwd: str
+    environment: dict[str, str]
+    orders: AgentOrders
+    sockets: str
+    dump_prefix: str
+    expected_ranks: tuple[int, ...]
+    resources: tuple[str, ...]
+    deadlines: Deadlines
+
+
+def new_run_id() -> str:
+    """An id that no other drill has."""
+    return f"hd-{uuid.uuid4().hex[:12]}"
+
+
+def is_healthy(scenario: Scenario) -> bool:
+    """Whether the job should end by itself, without a hang."""
+    return scenario.fault.kind in {FaultKind.NONE, FaultKind.SLOW}
+
+
+def plan_drill(
+    scenario: Scenario, *, name: str, run_dir: Path, python: str, environ: Mapping[str, str], run_id: str
+) -> Plan:
+    """Decide everything. UsageError when this version has no such launcher."""
+    layout = RunLayout(run_dir.absolute())
+    sockets = _sockets(layout, run_id, environ)
+    prefix = _dump_prefix(scenario, layout)
+    within_s = scenario.expect.within_s or 3 * scenario.job.timeout_s + 10
+    target, target_args = _target(scenario)
+    plan = Plan(
+        name=name,
+        run_id=run_id,
+        scenario=scenario,
+        uid=os.getuid(),
+        created_ns=time.time_ns(),
+        run_dir=str(layout.root),
+        python=python,
+        target=target,
+        target_args=target_args,
+        command=(),
+        collector_command=_collector_command(scenario, layout, sockets, prefix, run_id),
+        cwd=str(Path.cwd()) if scenario.job.script is not None else str(layout.root),
+        environment=_environment(scenario, layout, prefix, run_id, environ),
+        orders=agent_orders(scenario, run_id=run_id, control=layout.control, sockets=sockets, within_s=within_s),
+        sockets=str(sockets),
+        dump_prefix=prefix,
+        expected_ranks=tuple(range(scenario.job.world_size)),
+        resources=resources_of(scenario, environ),
+        deadlines=Deadlines(
+            within_s=within_s,
+            healthy_s=3 * scenario.job.timeout_s + 60,
+            restart_s=scenario.job.timeout_s + 45,
+        ),
+    )
+    command = launcher_for(scenario).command(launch_request(plan, environ))
+    return msgspec.structs.replace(plan, command=command)
+
+
+def launcher_for(scenario: Scenario) -> Launcher:
+    """The launcher that the scenario names."""
+    if scenario.job.launcher is not LauncherName.TORCHRUN:
+        raise UsageError(
+            f"this version has no launcher {scenario.job.launcher.value}",
+            where="job.launcher",
+            next_step='set launcher = "torchrun"',
+        )
+    return TorchrunLauncher()
+
+
+def launch_request(plan: Plan, environ: Mapping[str, str]) -> LaunchRequest:
+    """What the launcher needs; the job gets the caller's environment without the traces of an outer job."""
+    job = plan.scenario.job
+    inherited = {
+        key: value for key, value in environ.items() if key not in _OF_RANKS and not key.startswith(_OF_OUTER_JOBS)
+    }
+    return LaunchRequest(
+        run_id=plan.run_id,
+        python=plan.python,
+        nnodes=job.nnodes,
+        nproc_per_node=job.nproc_per_node,
+        max_restarts=job.max_restarts,
+        target=plan.target,
+        args=plan.target_args,
+        environ={**inherited, **plan.environment},
+        cwd=plan.cwd,
+        log_path=str(RunLayout(Path(plan.run_dir)).job_log),
+    )
+
+
+def _target(scenario: Scenario) -> tuple[str, tuple[str, ...]]:
+    job = scenario.job
+    if job.script is not None:
+        return job.script, job.args
+    if job.workload is None:
+        raise UsageError("a job needs a workload or a script", where="job", next_step='set workload = "ddp"')
+    return f"workload:{job.workload.value}", ("--steps", str(job.steps), *job.args)
+
+
+def _environment(
+    scenario: Scenario, layout: RunLayout, dump_prefix: str, run_id: str, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """What the drill sets. The scenario's `job.env` wins over the defaults, and never over what hangdrill lives by."""
+    size = str(scenario.recorder.buffer_size)
+    python_path = [str(layout.agent_path), scenario.job.env.get("PYTHONPATH", environ.get("PYTHONPATH", ""))]
+    defaults = {
+        "OMP_NUM_THREADS": environ.get("OMP_NUM_THREADS", "1"),
+        "GLOO_SOCKET_IFNAME": environ.get("GLOO_SOCKET_IFNAME", "lo"),
+        "TORCH_FR_BUFFER_SIZE": size,
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": size,
+        "TORCH_FR_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_FR_DUMP_TEMP_FILE": dump_prefix,
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": dump_prefix,
+        "PYTHONUNBUFFERED": "1",
+    }
+    needed = {
+        "HANGDRILL_AGENT": str(layout.agent_orders),
+        RUN_ID_VARIABLE: run_id,
+        CONTROLLER_VARIABLE: "{}:{}".format(*own_id()),
+        "PYTHONPATH": os.pathsep.join(part for part in python_path if part),
+    }
+    return {**defaults, **scenario.job.env, **needed}
+
+
+def _dump_prefix(scenario: Scenario, layout: RunLayout) -> str:
+    """Where torch writes rank r's dump is this plus r."""
+    for variable in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"):
+        if variable in scenario.job.env:
+            return scenario.job.env[variable]
+    directory = layout.native if scenario.recorder.dump_to is None else Path(scenario.recorder.dump_to).absolute()
+    return str(directory / "fr_")
+
+
+def _sockets(layout: RunLayout, run_id: str, environ: Mapping[str, str]) -> Path:
+    """In the run directory, unless its path is too long for a socket's address."""
+    longest = str(layout.sockets / "rank_9999.a99.sock")
+    return layout.sockets if len(longest.encode()) <= LONGEST_SOCKET_ADDRESS else runtime_root(environ) / run_id
+
+
+def _collector_command(
+    scenario: Scenario, layout: RunLayout, sockets: Path, dump_prefix: str, run_id: str
+) -> tuple[str, ...]:
+    """Empty for the roads that show what torch does alone."""
+    if scenario.recorder.trigger is not Trigger.COLLECTOR:
+        return ()
+    options = {
+        "--sockets": str(sockets),
+        "--control": str(layout.control),
+        "--to": str(layout.evidence),
+        "--run-id": run_id,
+        "--world-size": str(scenario.job.world_size),
+        "--backend": scenario.job.backend,
+        "--stall-after-s": str(round(STALL_PART * scenario.job.timeout_s, 3)),
+        "--native-prefix": dump_prefix,
+        "--parent-pid": str(os.getpid()),
+    }
+    return (sys.executable, "-m", "hangdrill.collector", *(part for option in options.items() for part in option))

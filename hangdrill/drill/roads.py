@@ -1,0 +1,177 @@
+"""The roads by which evidence leaves the ranks: hangdrill's collector, or what torch does alone.
+
+A road says when the hang was noticed and when its evidence is in. It decides nothing and ends nothing but its own
+collector.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+import hangdrill
+from hangdrill.collector.native import copy_native
+from hangdrill.drill.layout import RunLayout
+from hangdrill.drill.plan import Plan
+from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE
+from hangdrill.drill.waiting import Waiter
+from hangdrill.model.errors import MachineError
+from hangdrill.model.run import Manifest
+from hangdrill.model.scenario import Trigger
+
+__all__ = ["CollectorRoad", "NativeRoad", "Notice", "Road", "make_road", "read_manifest"]
+
+TERMINATE_S = 2.0
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """How a hang was noticed. by: collector, native-file, job-ended or deadline."""
+
+    by: str
+    why: str
+
+
+class Road(Protocol):
+    """One road; `start` comes before the job's, and `finish` always comes last."""
+
+    def start(self, environ: Mapping[str, str]) -> tuple[int, ...]:
+        """Start what must run beside the ranks; its pids."""
+
+    def noticed(self) -> Notice | None:
+        """The hang, once it is noticed."""
+
+    def is_complete(self, *, job_over: bool) -> bool:
+        """Whether all evidence that this road brings is in."""
+
+    def finish(self, waiter: Waiter, deadline_s: float) -> str:
+        """Store what is left to store and end what `start` started; a remark, or nothing. Safe to repeat."""
+
+
+def read_manifest(layout: RunLayout) -> Manifest | None:
+    """The manifest as it stands; None when there is none yet, or it is damaged."""
+    try:
+        return msgspec.json.decode(layout.manifest.read_bytes(), type=Manifest)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+class CollectorRoad:
+    """Hangdrill's collector, a process of its own."""
+
+    def __init__(self, plan: Plan, layout: RunLayout) -> None:
+        self._plan = plan
+        self._layout = layout
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, environ: Mapping[str, str]) -> tuple[int, ...]:
+        """MachineError when the system refuses."""
+        package_parent = str(Path(hangdrill.__file__).resolve().parent.parent)
+        python_path = os.pathsep.join(part for part in (package_parent, environ.get("PYTHONPATH", "")) if part)
+        marks = {key: self._plan.environment[key] for key in (RUN_ID_VARIABLE, CONTROLLER_VARIABLE)}
+        try:
+            with self._layout.collector_log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    self._plan.collector_command,
+                    env={**environ, **marks, "PYTHONPATH": python_path},
+                    cwd=self._layout.root,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise MachineError(
+                f"cannot start the collector: {error.strerror or error}", next_step="check that processes are left"
+            ) from error
+        return (self._process.pid,)
+
+    def noticed(self) -> Notice | None:
+        """What the collector wrote; the manifest is renamed into place, so it is whole or absent."""
+        manifest = read_manifest(self._layout)
+        if manifest is None or manifest.noticed_ns is None:
+            return None
+        return Notice(by="collector", why=manifest.notice)
+
+    def is_complete(self, *, job_over: bool) -> bool:
+        """The collector's word. One that is gone will bring nothing more."""
+        manifest = read_manifest(self._layout)
+        return (manifest is not None and manifest.complete) or self._is_gone()
+
+    def finish(self, waiter: Waiter, deadline_s: float) -> str:
+        """The file `teardown` tells the collector to finish; one that does not is ended."""
+        process = self._process
+        if process is None:
+            return ""
+        if waiter.until(process.poll, deadline_s=deadline_s) is None:
+            self._signal(signal.SIGTERM)
+            if waiter.until(process.poll, deadline_s=TERMINATE_S) is None:
+                self._signal(signal.SIGKILL)
+                waiter.until(process.poll, deadline_s=TERMINATE_S)
+            return f"the collector did not finish within {deadline_s:g} s and was ended"
+        return "" if process.returncode == 0 else f"the collector ended with {process.returncode}: see collector.log"
+
+    def _is_gone(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the collector's whole session: it may have started py-spy."""
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+
+class NativeRoad:
+    """What torch does alone, or its debug server: files appear where TORCH_FR_DUMP_TEMP_FILE says, or they do not."""
+
+    def __init__(self, plan: Plan, layout: RunLayout) -> None:
+        self._plan = plan
+        self._layout = layout
+        self._before = self._native_files()
+        self._copied = False
+
+    def start(self, environ: Mapping[str, str]) -> tuple[int, ...]:
+        """Nothing runs beside the ranks; files that were there before are not this drill's."""
+        self._before = self._native_files()
+        return ()
+
+    def noticed(self) -> Notice | None:
+        """The first native file that is new or was written anew."""
+        fresh = [rank for rank, facts in self._native_files().items() if self._before.get(rank) != facts]
+        return Notice(by="native-file", why=f"rank {fresh[0]} wrote a dump") if fresh else None
+
+    def is_complete(self, *, job_over: bool) -> bool:
+        """Only the job's end proves that torch writes no further file, nor one file again."""
+        return job_over
+
+    def finish(self, waiter: Waiter, deadline_s: float) -> str:
+        """Copy the files as they are, with their hashes, into the evidence."""
+        if not self._copied:
+            copy_native(
+                self._plan.dump_prefix,
+                self._plan.expected_ranks,
+                self._layout.evidence,
+                run_id=self._plan.run_id,
+                road=self._plan.scenario.recorder.trigger.value,
+            )
+            self._copied = True
+        return ""
+
+    def _native_files(self) -> dict[int, tuple[int, int, int]]:
+        found: dict[int, tuple[int, int, int]] = {}
+        for rank in self._plan.expected_ranks:
+            with contextlib.suppress(OSError):
+                facts = Path(f"{self._plan.dump_prefix}{rank}").stat()
+                found[rank] = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
+        return found
+
+
+def make_road(plan: Plan, layout: RunLayout) -> Road:
+    """The road that the scenario names."""
+    if plan.scenario.recorder.trigger is Trigger.COLLECTOR:
+        return CollectorRoad(plan, layout)
+    return NativeRoad(plan, layout)

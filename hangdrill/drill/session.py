@@ -1,0 +1,137 @@
+"""A running drill: its job, its road, its fault and its record, and single steps on them. The order is `run.py`'s.
+
+Every step that undoes something is safe to repeat, and none of them is skipped because another one failed.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from hangdrill.drill.control import ControlReader
+from hangdrill.drill.fault import PlacedFault
+from hangdrill.drill.inspection import COLLECTED, Inspector, sweep_sockets
+from hangdrill.drill.layout import Journal, RunLayout
+from hangdrill.drill.observe import RankObserver
+from hangdrill.drill.plan import Plan, launch_request
+from hangdrill.drill.procfs import own_id, read_process
+from hangdrill.drill.roads import Road, read_manifest
+from hangdrill.drill.supervise import Grace, Supervisor
+from hangdrill.drill.waiting import Interrupt, Waiter
+from hangdrill.launchers.protocol import LaunchedJob, Launcher
+from hangdrill.report.progress import Listener
+
+__all__ = ["Session"]
+
+
+class Session:
+    """What one drill holds while it runs."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        layout: RunLayout,
+        *,
+        launcher: Launcher,
+        road: Road,
+        journal: Journal,
+        listener: Listener,
+        interrupt: Interrupt,
+    ) -> None:
+        self.plan = plan
+        self.layout = layout
+        self.launcher = launcher
+        self.road = road
+        self.journal = journal
+        self.listener = listener
+        self.supervisor = Supervisor(plan.run_id, own_id())
+        self.control = ControlReader(layout.control)
+        self.fault = PlacedFault(plan.scenario.fault, layout.control)
+        self.inspector = Inspector(plan, layout)
+        self.observer = RankObserver(plan, layout, listener)
+        self.waiter = Waiter(interrupt, self.observer.tick)
+        self.job: LaunchedJob | None = None
+        self._end_told = False
+
+    def tell(self, phase: str, event: str, detail: Mapping[str, object] | None = None, text: str = "") -> None:
+        """One step is done: to the journal and to those who watch."""
+        self.journal.write(event, detail)
+        self.listener.phase(phase, text)
+
+    def launch(self, environ: Mapping[str, str]) -> tuple[int, ...]:
+        """Start the road and then the job, so that no rank lives unwatched; the pids of both."""
+        collector_pids = self.road.start(environ)
+        self.supervisor.spare(collector_pids)
+        self.job = self.launcher.start(launch_request(self.plan, environ))
+        self.supervisor.adopt(self.job.pids())
+        return (*collector_pids, *self.job.pids())
+
+    def job_over(self) -> bool:
+        """Whether the launcher's process has ended."""
+        return self.job is not None and self.job.poll() is not None
+
+    def others_are_gone(self) -> bool:
+        """Whether every rank that is not a target has ended: then nobody but torchrun waits for the stalled one."""
+        targets = set(self.plan.scenario.fault.targets)
+        facts = self.control.facts()
+        pids = {key.rank: agent.pid for key, agent in facts.items() if key.attempt == 0}
+        others = [pids.get(rank) for rank in self.plan.expected_ranks if rank not in targets]
+        return bool(others) and None not in others and not any(self._lives(pid) for pid in others if pid is not None)
+
+    def release(self) -> None:
+        """Let go of every held, stopped or blocked rank."""
+        released = self.fault.release(self.supervisor)
+        if released.holds or released.fifos or released.continued:
+            self.tell(
+                "release",
+                "released",
+                {"holds": released.holds, "fifos": released.fifos, "continued": released.continued},
+            )
+
+    def inspect(self, when: str) -> None:
+        """Look at every artifact."""
+        if when == COLLECTED:
+            self.control.freeze_counts()
+        files = self.inspector.look_at_files(when, read_manifest(self.layout))
+        self.journal.write("inspected", {"when": when, "files": files})
+
+    def tell_teardown(self) -> None:
+        """From now on agents do not wait for acks, and the collector finishes."""
+        self.layout.teardown.touch(mode=0o600)
+
+    def end_job(self, *, kill: bool = False, in_time: bool = True) -> None:
+        """End every process of the job; once it is over, say so in the journal. Safe to repeat."""
+        deadlines = self.plan.deadlines
+        grace = Grace(int_s=deadlines.int_s, term_s=deadlines.term_s, kill_s=deadlines.kill_s)
+        by_itself = self.job_over()
+        report = self.supervisor.kill(grace) if kill else self.supervisor.end(grace)
+        if self.job is None or self._end_told:
+            return
+        Waiter().until(self.job.poll, deadline_s=deadlines.kill_s)
+        self.job.close()
+        self._end_told = True
+        detail = {
+            "exit_code": self.job.poll(),
+            "by_itself": by_itself,
+            "signals": report.signals,
+            "in_time": in_time and not report.survivors,
+        }
+        self.tell("ended", "job-ended", detail)
+
+    def finish_road(self) -> None:
+        """Let the road store what is left; an unfinished collector is ended."""
+        remark = self.road.finish(Waiter(), self.plan.deadlines.collector_s)
+        if remark:
+            self.listener.note(remark)
+            self.journal.write("remark", {"text": remark})
+
+    def sweep(self) -> None:
+        """End what is left of anything, collector included; remove sockets and FIFOs; look whether it worked."""
+        self.supervisor.spare(())
+        deadlines = self.plan.deadlines
+        self.supervisor.end(Grace(int_s=0, term_s=deadlines.term_s, kill_s=deadlines.kill_s))
+        self.fault.sweep()
+        sweep_sockets(Path(self.plan.sockets), self.layout)
+        self.inspector.look_for_leftovers(self.supervisor)
+
+    def _lives(self, pid: int) -> bool:
+        found = read_process(pid)
+        return found is not None and found.alive and found.run_id == self.plan.run_id

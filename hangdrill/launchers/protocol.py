@@ -1,0 +1,108 @@
+"""What every launcher must offer, and a fake of it, so that a drill's order is tested without torch.
+
+A launcher knows how to start ranks and nothing else: it does not watch them, and it does not end them.
+"""
+
+import signal
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from hangdrill.model.scenario import LauncherName
+
+__all__ = ["LaunchRequest", "LaunchedJob", "Launcher", "NoopJob", "NoopLauncher"]
+
+
+class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a launcher may need.
+
+    target: a built-in workload's name or the path of a script, as `hangdrill.rank` takes it; args follow it.
+    environ: the complete environment of the job. log_path: where the job's output goes.
+    """
+
+    run_id: str
+    python: str
+    nnodes: int
+    nproc_per_node: int
+    max_restarts: int
+    target: str
+    args: tuple[str, ...]
+    environ: dict[str, str]
+    cwd: str
+    log_path: str
+
+
+class LaunchedJob(Protocol):
+    """A job that was started."""
+
+    def poll(self) -> int | None:
+        """The launcher's exit code, or None while it runs; negative: ended by that signal."""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the launcher itself; nothing happens when it is over."""
+
+    def pids(self) -> tuple[int, ...]:
+        """The local processes that were started directly; their descendants are the supervisor's to find."""
+
+    def close(self) -> None:
+        """Let go of handles and reap what is over. It ends nothing, and is safe to repeat."""
+
+
+class Launcher(Protocol):
+    """Starts jobs of one kind."""
+
+    def check(self, request: LaunchRequest) -> None:
+        """Raise MachineError, with the next step, when this machine cannot start the job. Starts nothing that lasts."""
+
+    def command(self, request: LaunchRequest) -> tuple[str, ...]:
+        """The exact command; pure."""
+
+    def start(self, request: LaunchRequest) -> LaunchedJob:
+        """Start the job in a session of its own."""
+
+
+class NoopJob:
+    """A job without processes: it runs until it is signalled, or ends with `exit_code` at once."""
+
+    def __init__(self, exit_code: int | None = None) -> None:
+        self.exit_code = exit_code
+        self.signals: list[signal.Signals] = []
+        self.closed = False
+
+    def poll(self) -> int | None:
+        return self.exit_code
+
+    def signal(self, number: signal.Signals) -> None:
+        self.signals.append(number)
+        if self.exit_code is None:
+            self.exit_code = -int(number)
+
+    def pids(self) -> tuple[int, ...]:
+        return ()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class NoopLauncher:
+    """Starts nothing; `behave` may write the files that agents and collector would have written."""
+
+    name = LauncherName.TORCHRUN
+
+    def __init__(self, behave: Callable[[LaunchRequest], None] | None = None, exit_code: int | None = None) -> None:
+        self._behave = behave
+        self._exit_code = exit_code
+        self.requests: list[LaunchRequest] = []
+
+    def check(self, request: LaunchRequest) -> None:
+        pass
+
+    def command(self, request: LaunchRequest) -> tuple[str, ...]:
+        return (request.python, request.target, *request.args)
+
+    def start(self, request: LaunchRequest) -> LaunchedJob:
+        self.requests.append(request)
+        if self._behave is not None:
+            self._behave(request)
+        return NoopJob(self._exit_code)
