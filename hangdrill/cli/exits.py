@@ -58,7 +58,7 @@ def _told(error: HangdrillError | click.ClickException) -> int:
 
 
 def _flushed(code: int) -> int:
-    """Flush while an error can still be answered; at the interpreter's exit it would have a message and code of its own."""
+    """Flush while an error can still be answered; at the interpreter's exit it would be a second one."""
     sys.stdout.flush()
     return code
 

@@ -60,8 +60,19 @@ def diagnose(paths: tuple[Path, ...], world_size: int | None, *, as_json: bool) 
 @click.option("--poll-s", type=float, default=0.2, show_default=True, help="Time between two looks.")
 @click.option("--native-prefix", help="TORCH_FR_DUMP_TEMP_FILE of the job, whose files are copied.")
 @click.option("--parent-pid", type=int, help="End when this process is gone.")
-def collect(*, sockets: Path, to: Path, control: Path | None, run_id: str, world_size: int | None, backends: tuple[str, ...],
-            stall_after_s: float | None, poll_s: float, native_prefix: str | None, parent_pid: int | None) -> None:  # fmt: skip
+def collect(
+    *,
+    sockets: Path,
+    to: Path,
+    control: Path | None,
+    run_id: str,
+    world_size: int | None,
+    backends: tuple[str, ...],
+    stall_after_s: float | None,
+    poll_s: float,
+    native_prefix: str | None,
+    parent_pid: int | None,
+) -> None:
     """Watch ranks through their sockets, pull their evidence at a hang, and store it with a manifest.
 
     Runs until the ranks are gone, or until INT or TERM, after which it finishes what it has.

@@ -1,5 +1,6 @@
 """`hangdrill check` and `clean`: judge a recorded run again, and find what a killed controller left behind."""
 
+import os
 from pathlib import Path
 
 import click
@@ -33,7 +34,7 @@ def clean(*, dry_run: bool) -> None:
     """End what drills of this user left behind after their controller was killed: ranks, sockets, locks."""
     from hangdrill.drill.clean import clean as clean_up
 
-    found = clean_up(dry_run=dry_run)
+    found = clean_up(dry_run=dry_run, environ=os.environ)
     for leftover in found:
         click.echo(f"{'would end' if dry_run else 'ended'}: {leftover.what} {leftover.name}")
     if not found:

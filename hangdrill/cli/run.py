@@ -10,7 +10,12 @@ import click
 from hangdrill.cli.output import console, default_out_dir, print_json, python_of, summary_of, write_reports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
     from hangdrill.drill.scenario_file import NamedScenario
+    from hangdrill.report.progress import Listener
 
 __all__ = ["run"]
 
@@ -50,8 +55,19 @@ class RunCommand(click.Command):
 @click.option("--at", help="Where instead: init, step:N, destroy or dataloader.")
 @click.option("--trigger", help="The evidence's road: collector, native or debug-server.")
 @click.pass_context
-def run(context: click.Context, /, scenarios: tuple[str, ...], *, out: Path | None, jobs: int, python: str | None, launcher: str | None, as_json: bool,
-        junit: Path | None, **words: Any) -> int:  # fmt: skip
+def run(
+    context: click.Context,
+    /,
+    scenarios: tuple[str, ...],
+    *,
+    out: Path | None,
+    jobs: int,
+    python: str | None,
+    launcher: str | None,
+    as_json: bool,
+    junit: Path | None,
+    **words: Any,  # noqa: ANN401  # each option has its own type
+) -> int:
     """Run drills and judge them. Without SCENARIO: the quick set.
 
     SCENARIO is a shipped name (quick/ddp-hold), a group (quick, faults), a pattern ('faults/ddp-*'), a file or a
@@ -71,7 +87,7 @@ def run(context: click.Context, /, scenarios: tuple[str, ...], *, out: Path | No
         jobs=jobs,
         python=python_of(python, os.environ),
         environ=dict(os.environ),
-        listener_for=_listeners(screen, jobs),
+        listener_for=_listeners(screen, live=screen.is_terminal and len(items) == 1),
     )
     summary = summary_of(results, out_dir=str(out_dir))
     write_reports(summary, out_dir, junit)
@@ -116,3 +132,10 @@ def _with_launcher(items: "list[NamedScenario]", launcher: str | None) -> "list[
         validate(table, name=named.name, path=named.path, source=source)
         for named, table in zip(items, tables, strict=True)
     ]
+
+
+def _listeners(screen: "Console", *, live: bool) -> "Callable[[str], Listener]":
+    """One listener a drill: a live table for one drill at a terminal, lines with the drill's name otherwise."""
+    from hangdrill.report.terminal import LiveProgress, PlainProgress
+
+    return lambda name: LiveProgress(screen, name) if live else PlainProgress(screen, name)
