@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from hangdrill.drill.inspection import leftover_files, sweep_sockets
+from hangdrill.drill.inspection import leftover_files
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.lock import stale_holders
 from hangdrill.drill.procfs import ProcessId, is_alive, scan
@@ -78,13 +78,11 @@ def _end_processes(run_id: str, controller: ProcessId, *, dry_run: bool) -> list
 def _remove_files(registration: Registration, *, dry_run: bool) -> list[Leftover]:
     """Sockets, FIFOs and hold files, of a run directory that still is one."""
     layout = RunLayout(Path(registration.run_dir))
-    sockets = Path(registration.sockets)
-    found = leftover_files(sockets, layout)
+    found = leftover_files(layout)
     if not dry_run and layout.plan.is_file():
         for leftover in found:
             with contextlib.suppress(OSError):
                 Path(leftover.name).unlink()
-        sweep_sockets(sockets, layout)
     return list(found)
 
 

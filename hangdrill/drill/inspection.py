@@ -45,7 +45,7 @@ class Inspector:
         living = supervisor.processes()
         leftovers = (
             *(Leftover(what="process", name=f"{process.name} ({process.id.pid})") for process in living),
-            *leftover_files(Path(self._plan.sockets), self._layout),
+            *leftover_files(self._layout),
         )
         self._inspection = msgspec.structs.replace(self._inspection, leftovers=leftovers)
         write_json(self._layout.inspection, self._inspection)
@@ -58,23 +58,20 @@ class Inspector:
             yield artifact.rank, artifact.attempt, artifact.kind, self._layout.evidence / artifact.path
 
 
-def leftover_files(sockets: Path, layout: RunLayout) -> tuple[Leftover, ...]:
+def leftover_files(layout: RunLayout) -> tuple[Leftover, ...]:
     """Sockets, FIFOs and hold files that are still there."""
     blocking = (*_entries(layout.control, stat.S_ISFIFO), *sorted(layout.control.glob("hold_*")))
     return (
-        *(Leftover(what="socket", name=str(path)) for path in _entries(sockets, stat.S_ISSOCK)),
+        *(Leftover(what="socket", name=str(path)) for path in _entries(layout.sockets, stat.S_ISSOCK)),
         *(Leftover(what="file", name=str(path)) for path in blocking),
     )
 
 
-def sweep_sockets(sockets: Path, layout: RunLayout) -> None:
-    """Remove the sockets of ranks that are gone, and their directory when it lies outside the run directory."""
-    for path in _entries(sockets, stat.S_ISSOCK):
+def sweep_sockets(layout: RunLayout) -> None:
+    """Remove the sockets of ranks that are gone."""
+    for path in _entries(layout.sockets, stat.S_ISSOCK):
         with contextlib.suppress(OSError):
             path.unlink()
-    if sockets != layout.sockets:
-        with contextlib.suppress(OSError):
-            sockets.rmdir()
 
 
 def _facts(when: str, rank: int, attempt: int, kind: ArtifactKind, path: Path) -> FileFacts:

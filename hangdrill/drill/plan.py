@@ -17,7 +17,6 @@ from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.lock import resources_of
 from hangdrill.drill.orders import AgentOrders, agent_orders
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE, own_id
-from hangdrill.drill.registry import runtime_root
 from hangdrill.launchers.protocol import Launcher, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError
@@ -25,8 +24,6 @@ from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Trigger
 
 __all__ = ["Deadlines", "Plan", "is_healthy", "launch_request", "launcher_for", "new_run_id", "plan_drill"]
 
-LONGEST_SOCKET_ADDRESS = 100
-"""A Unix socket's address has 108 bytes; the kernel refuses longer ones."""
 STALL_PART = 0.8
 _OF_OUTER_JOBS = ("TORCHELASTIC_", "PET_")
 _OF_RANKS = {
@@ -72,7 +69,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     environment: dict[str, str]
     orders: AgentOrders
-    sockets: str
     dump_prefix: str
     expected_ranks: tuple[int, ...]
     resources: tuple[str, ...]
@@ -94,7 +90,6 @@ def plan_drill(
 ) -> Plan:
     """Decide everything. UsageError when this version has no such launcher."""
     layout = RunLayout(run_dir.absolute())
-    sockets = _sockets(layout, run_id, environ)
     prefix = _dump_prefix(scenario, layout)
     within_s = scenario.expect.within_s or 3 * scenario.job.timeout_s + 10
     target, target_args = _target(scenario)
@@ -109,11 +104,10 @@ def plan_drill(
         target=target,
         target_args=target_args,
         command=(),
-        collector_command=_collector_command(scenario, layout, sockets, prefix, run_id),
+        collector_command=_collector_command(scenario, layout, prefix, run_id),
         cwd=str(Path.cwd()) if scenario.job.script is not None else str(layout.root),
         environment=_environment(scenario, layout, prefix, run_id, environ),
-        orders=agent_orders(scenario, run_id=run_id, control=layout.control, sockets=sockets, within_s=within_s),
-        sockets=str(sockets),
+        orders=agent_orders(scenario, run_id=run_id, control=layout.control, sockets=layout.sockets, within_s=within_s),
         dump_prefix=prefix,
         expected_ranks=tuple(range(scenario.job.world_size)),
         resources=resources_of(scenario, environ),
@@ -202,20 +196,12 @@ def _dump_prefix(scenario: Scenario, layout: RunLayout) -> str:
     return str(directory / "fr_")
 
 
-def _sockets(layout: RunLayout, run_id: str, environ: Mapping[str, str]) -> Path:
-    """In the run directory, unless its path is too long for a socket's address."""
-    longest = str(layout.sockets / "rank_9999.a99.sock")
-    return layout.sockets if len(longest.encode()) <= LONGEST_SOCKET_ADDRESS else runtime_root(environ) / run_id
-
-
-def _collector_command(
-    scenario: Scenario, layout: RunLayout, sockets: Path, dump_prefix: str, run_id: str
-) -> tuple[str, ...]:
+def _collector_command(scenario: Scenario, layout: RunLayout, dump_prefix: str, run_id: str) -> tuple[str, ...]:
     """Empty for the roads that show what torch does alone."""
     if scenario.recorder.trigger is not Trigger.COLLECTOR:
         return ()
     options = {
-        "--sockets": str(sockets),
+        "--sockets": str(layout.sockets),
         "--control": str(layout.control),
         "--to": str(layout.evidence),
         "--run-id": run_id,

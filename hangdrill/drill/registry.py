@@ -35,7 +35,6 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     controller: ProcessId
     run_dir: str
-    sockets: str
     resources: tuple[str, ...] = ()
 
 

@@ -141,8 +141,7 @@ def _prepare(plan: Plan, run_dir: Path) -> RunLayout:
     layout = create_run_dir(run_dir.absolute())
     write_json(layout.plan, plan)
     write_json(layout.agent_orders, plan.orders)
-    for directory in (Path(plan.sockets), Path(plan.dump_prefix).parent):
-        make_directory(directory)
+    make_directory(Path(plan.dump_prefix).parent)
     prepare_agent_path(layout.agent_path)
     return layout
 
@@ -224,7 +223,6 @@ def _registered(plan: Plan, runtime_dir: Path) -> Iterator[None]:
         name=plan.name,
         controller=own_id(),
         run_dir=plan.run_dir,
-        sockets=plan.sockets,
         resources=plan.resources,
     )
     register(runtime_dir, registration)

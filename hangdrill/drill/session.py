@@ -4,7 +4,6 @@ Every step that undoes something is safe to repeat, and none of them is skipped 
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from hangdrill.drill.control import ControlReader
 from hangdrill.drill.fault import PlacedFault
@@ -129,7 +128,7 @@ class Session:
         deadlines = self.plan.deadlines
         self.supervisor.end(Grace(int_s=0, term_s=deadlines.term_s, kill_s=deadlines.kill_s))
         self.fault.sweep()
-        sweep_sockets(Path(self.plan.sockets), self.layout)
+        sweep_sockets(self.layout)
         self.inspector.look_for_leftovers(self.supervisor)
 
     def _lives(self, pid: int) -> bool:
