@@ -22,12 +22,16 @@ __all__ = [
     "hang_artifacts",
     "is_inside",
     "judged_agents",
+    "judged_artifacts",
     "judged_attempt",
     "native_path",
 ]
 
 COLLECTED = "collected"
 """The inspection right after the evidence was collected, before any teardown."""
+
+INSPECTED = "inspected"
+"""The journal's event of an inspection; its detail's `when` names it."""
 
 HISTORY_KINDS = (ArtifactKind.DUMP, ArtifactKind.TRACE)
 
@@ -85,21 +89,39 @@ def is_inside(path: str, directory: str) -> bool:
     return path.startswith(directory.rstrip("/") + "/") and ".." not in path.split("/")
 
 
-def hang_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
-    """The dumps and traces of a rank that were taken because of the hang, in the judged attempt.
-
-    One that was taken at an orderly exit counts only if the rank had left before the hang was noticed: then it is how
-    the hang began. After that it is proof of health, no more.
-    """
-    attempt = judged_attempt(run)
+def judged_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
+    """All that a rank left in the judged attempt. What came after the inspection was never looked at: the teardown had
+    begun, and the counts of the agents were already read."""
+    attempt, inspected_ns = judged_attempt(run), _inspected_ns(run)
     return tuple(
         artifact
         for artifact in run.artifacts
         if artifact.rank == rank
         and artifact.attempt == attempt
-        and artifact.kind in HISTORY_KINDS
+        and (inspected_ns is None or artifact.pulled_ns <= inspected_ns)
+    )
+
+
+def hang_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
+    """The dumps and traces of a rank that were taken because of the hang, in the judged attempt, before the inspection.
+
+    One that was taken at an orderly exit counts only if the rank had left before the hang was noticed: then it is how
+    the hang began. After that it is proof of health, no more.
+    """
+    return tuple(
+        artifact
+        for artifact in judged_artifacts(run, rank)
+        if artifact.kind in HISTORY_KINDS
         and (artifact.reason is not PullReason.EXIT or _left_before_the_hang(run, artifact))
     )
+
+
+def _inspected_ns(run: RecordedRun) -> int | None:
+    """When the first inspection was over, by the journal; None when it does not say."""
+    times_ns = (
+        event.time_ns for event in run.journal if event.name == INSPECTED and event.detail.get("when") == COLLECTED
+    )
+    return next(times_ns, None)
 
 
 def _left_before_the_hang(run: RecordedRun, artifact: Artifact) -> bool:
@@ -118,10 +140,10 @@ def artifact_of(run: RecordedRun, dump: RankDump) -> Artifact | None:
 
 
 def dumps_of(run: RecordedRun, rank: int) -> tuple[RankDump, ...]:
-    """A rank's parsed dumps of the judged attempt, the richest first."""
-    attempt = judged_attempt(run)
+    """A rank's parsed dumps of the hang, the richest first. One that no artifact belongs to is judged too."""
+    judged = hang_artifacts(run, rank)
     found = ((dump, artifact_of(run, dump)) for dump in run.dumps.get(rank, ()))
-    return tuple(dump for dump, artifact in found if artifact is None or artifact.attempt == attempt)
+    return tuple(dump for dump, artifact in found if artifact is None or artifact in judged)
 
 
 def best_dump(run: RecordedRun, rank: int) -> RankDump | None:

@@ -1,7 +1,7 @@
 """hash: the files on the disk are byte for byte what the collector wrote: their sha256 is the manifest's."""
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
-from hangdrill.checks.evidence import COLLECTED, artifact_path, expected_ranks, facts_at, judged_attempt
+from hangdrill.checks.evidence import COLLECTED, artifact_path, expected_ranks, facts_at, judged_artifacts
 from hangdrill.checks.words import count_text
 from hangdrill.model.run import Artifact, RecordedRun
 
@@ -38,10 +38,9 @@ def _judge_rank(run: RecordedRun, rank: int) -> Finding:
     return passed()
 
 
-def _artifacts(run: RecordedRun, rank: int) -> list[Artifact]:
-    """All kinds of the judged attempt: also stacks and process states are evidence."""
-    attempt = judged_attempt(run)
-    return [artifact for artifact in run.artifacts if artifact.rank == rank and artifact.attempt == attempt]
+def _artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
+    """All kinds: also stacks and process states are evidence."""
+    return judged_artifacts(run, rank)
 
 
 CHECK = Check(

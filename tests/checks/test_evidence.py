@@ -1,18 +1,31 @@
 """The look-ups start from the expected ranks and keep the attempts of a restarted job apart."""
 
 import pytest
-from healthy_runs import PREFIX, artifact, dump, held_run, mutate, native_run, restarted_run, scenario
+from healthy_runs import (
+    EVIDENCE,
+    PREFIX,
+    PULLED_NS,
+    artifact,
+    dump,
+    held_run,
+    mutate,
+    native_run,
+    restarted_run,
+    scenario,
+)
 
 from hangdrill.checks.evidence import (
     artifact_of,
     best_dump,
     dumps_of,
     expected_ranks,
+    hang_artifacts,
     is_inside,
     judged_agents,
     judged_attempt,
 )
 from hangdrill.checks.words import count_text, list_text, ranks_text, size_text
+from hangdrill.model.run import JournalEvent, PullReason
 
 
 @pytest.mark.parametrize(
@@ -75,3 +88,18 @@ def test_lists_counts_and_sizes_are_said_briefly():
     assert list_text(["a", "b", "c"], most=2) == "a, b and 1 more"
     assert (count_text(1, "dump"), count_text(0, "dump")) == ("1 dump", "0 dumps")
     assert (size_text(812), size_text(32_000), size_text(4 << 20)) == ("812 bytes", "31.2 KiB", "4.0 MiB")
+
+
+def test_what_came_after_the_inspection_is_not_judged():
+    inspected = JournalEvent(name="inspected", elapsed_s=9.1, time_ns=PULLED_NS + 1, detail={"when": "collected"})
+    late = mutate(artifact(0), path="late.dump", pulled_ns=PULLED_NS + 2)
+    run = mutate(held_run(), journal=(inspected, *held_run().journal), artifacts=(*held_run().artifacts, late))
+    assert hang_artifacts(run, 0) == (artifact(0),)
+
+
+def test_dump_taken_at_an_orderly_exit_is_not_the_dump_of_the_hang():
+    after = mutate(artifact(0), path="exit.dump", reason=PullReason.EXIT)
+    longer = mutate(dump(0, 9), path=f"{EVIDENCE}/exit.dump")
+    run = mutate(held_run(), artifacts=(*held_run().artifacts, after))
+    run = mutate(run, dumps={**run.dumps, 0: (longer, *run.dumps[0])})
+    assert best_dump(run, 0) == held_run().dumps[0][0]
