@@ -1,0 +1,55 @@
+"""`python -m hangdrill.collector`: the collector as a process of its own, as a drill starts it."""
+
+import argparse
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import NoReturn
+
+from hangdrill.collector.collect import collect
+from hangdrill.collector.options import CollectorOptions
+from hangdrill.model.errors import ExitCode, HangdrillError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Collect until the job is over, SIGTERM or SIGINT. Returns the exit code."""
+    options = parse(arguments)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    try:
+        collect(options, stop)
+    except HangdrillError as error:
+        print(f"collector: {error}", file=sys.stderr)
+        return int(error.exit_code)
+    return int(ExitCode.PASS)
+
+
+def parse(arguments: list[str] | None) -> CollectorOptions:
+    """Options as a value. argparse, because this process has to be there before the ranks are."""
+    parser = _Parser(prog="python -m hangdrill.collector", description="Pull evidence from the ranks of a job.")
+    parser.add_argument("--sockets", type=Path, required=True, help="directory of the ranks' control-plane sockets")
+    parser.add_argument("--to", type=Path, required=True, help="directory for the evidence")
+    parser.add_argument("--control", type=Path, help="directory of the rank agents' files")
+    parser.add_argument("--run-id", default="")
+    parser.add_argument("--world-size", type=int)
+    parser.add_argument("--backend", action="append", default=[], dest="backends", help="may be repeated")
+    parser.add_argument("--stall-after-s", type=float, help="default: 0.8 x the operation's own timeout")
+    parser.add_argument("--poll-s", type=float, default=0.2)
+    parser.add_argument("--settle-s", type=float, default=0.5)
+    parser.add_argument("--linger-s", type=float, default=10.0, help="wait so long for a restart when all are gone")
+    parser.add_argument("--native-prefix", help="prefix of the files torch writes by itself (TORCH_FR_DUMP_TEMP_FILE)")
+    parser.add_argument("--parent-pid", type=int, help="end when this process is gone")
+    values = vars(parser.parse_args(arguments))
+    return CollectorOptions(**{**values, "backends": tuple(values["backends"])})
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(int(ExitCode.USAGE), f"collector: {message}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

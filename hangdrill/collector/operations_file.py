@@ -1,0 +1,68 @@
+"""Reads a rank agent's memory-mapped count of operations (docs/reference/run-directory.md, `ops`).
+
+It stays readable while the rank is stopped, holds its GIL or is dead, so it tells progress when nothing else does.
+"""
+
+import mmap
+import struct
+from pathlib import Path
+
+import msgspec
+
+__all__ = ["OperationsFile", "Progress", "SlotCount"]
+
+MAGIC = 0x48444F5053000001
+_HEADER = struct.Struct("<8Q")
+_SLOT = struct.Struct("<8Q")
+_SLOT_LIMIT = 4096
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a rank came. last_operation_ns 0: none yet."""
+
+    steps: int
+    last_operation_ns: int
+
+
+class SlotCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Operations that the rank has entered in one group."""
+
+    collectives: int
+    p2p: int
+
+
+class OperationsFile:
+    """An open ops file. Close it; a file that is too short or another program's is no ops file (ValueError)."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as stream:
+            self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            magic, words, slots = struct.unpack_from("<3Q", self._map)
+            if (
+                magic != MAGIC
+                or words != 8
+                or slots > _SLOT_LIMIT
+                or len(self._map) < _HEADER.size + slots * _SLOT.size
+            ):
+                raise ValueError(f"{path}: not an ops file of this version")
+        except (ValueError, struct.error) as error:
+            self._map.close()
+            raise ValueError(str(error)) from error
+        self._slots = slots
+
+    def progress(self) -> Progress:
+        """As of now."""
+        _, _, _, steps, _, last_ns, _, _ = _HEADER.unpack_from(self._map)
+        return Progress(steps=steps, last_operation_ns=last_ns)
+
+    def slot(self, index: int) -> SlotCount | None:
+        """The count of one group, None when the agent has no slot for it."""
+        if not 0 <= index < self._slots:
+            return None
+        collectives, p2p, *_ = _SLOT.unpack_from(self._map, _HEADER.size + index * _SLOT.size)
+        return SlotCount(collectives=collectives, p2p=p2p)
+
+    def close(self) -> None:
+        """Lets go of the mapping."""
+        self._map.close()
