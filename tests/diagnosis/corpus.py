@@ -49,6 +49,8 @@ def healths() -> Iterator[CorpusCase]:
         yield healthy(
             f"healthy-only-active-{dialect}", run([group], every), dialect=dialect, only_active=True, doubt=True
         )
+    down_any = run([group], (*down, all_of(group)) * 2)
+    yield healthy("healthy-receives-from-anybody", down_any, dialect="nccl2", any_source=True)
     yield healthy("healthy-64", run([world(64)], (all_of(world(64)),) * 3), dialect="nccl2")
     yield healthy("healthy-one-rank-groups", run([group, team("1", 0), team("1", 3)],
                   (all_of(team("1", 0)), all_of(group), all_of(team("1", 3)))), dialect="nccl2")  # fmt: skip

@@ -27,6 +27,8 @@ def point_to_point() -> Iterator[CorpusCase]:
             [group], (*down, *(transfer(group, i + 1, i) for i in (2, 1, 0))) * 2, Fault("hold", 1, 2), lookahead=8
         )
         yield hang(f"pipeline-there-and-back-enqueued-{dialect}", ahead, "p2p-unmatched", 1, dialect=dialect)
+    anybody = run([group], down * 2, Fault("hold", 1, 1))
+    yield doubtful("receives-from-anybody", anybody, may=[1], dialect="nccl2", any_source=True, sure=True)
     for place, rank in places(4):
         turns = run([group], (ring(group),) * 3, Fault("hold", rank, 2))
         yield hang(f"ring-of-batches-legacy-{place}", turns, "p2p-unmatched", rank, dialect="nccl-legacy")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
+from hypothesis.vendor.pretty import RepresentationPrinter
 from simulated_dumps import DIALECTS, Recording
 from simulator import Entry, Fault, Outcome, Part, Program, Step, Team, execute
 
@@ -50,6 +51,9 @@ class Case:
     how: Recording
     launch_groups: bool
     world_known: bool
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
+        printer.text(repr(self))
 
     def __repr__(self) -> str:
         """The run as a person wants to read it: one line a rank, `!` after what is pending for good."""
@@ -121,7 +125,8 @@ def _teams(draw: st.DrawFn, world: int) -> list[Team]:
     for number in range(draw(st.integers(1, 3)) if layout == "random" else 0):
         ranks = draw(st.sets(st.integers(0, world - 1), min_size=1, max_size=world))
         desc = draw(st.sampled_from(["undefined", "tp", "pp"]))
-        teams.append(Team(str(number + 1), desc, tuple(sorted(ranks))))
+        order = sorted(ranks, reverse=draw(st.booleans()))
+        teams.append(Team(str(number + 1), desc, tuple(order)))
     return teams
 
 

@@ -25,6 +25,7 @@ class Recording:
     """How the run was recorded and what became of the files.
 
     window: how many operations the ring buffer keeps. versions: of each rank, repeated. lost: ranks without a file.
+    any_source: receives do not say from whom.
     lag: pg_status is one operation behind. early: until which tick each rank's dump, taken too early, saw the run.
     """
 
@@ -35,6 +36,7 @@ class Recording:
     lost: frozenset[int] = frozenset()
     lag: bool = False
     timing: bool = False
+    any_source: bool = False
     early: dict[int, int] = field(default_factory=dict)
 
 
@@ -99,7 +101,7 @@ def _operations(entry: Entry, rank: int, teams: list[Team], how: Recording) -> I
         yield _operation(entry, rank, teams, how, name=_name(step.op, how))
     elif how.dialect != "gloo":
         for part in step.parts:
-            peer = step.team.ranks.index(part.peer)
+            peer = None if how.any_source and not part.send else step.team.ranks.index(part.peer)
             yield _operation(entry, rank, teams, how, name="send" if part.send else "recv", peer=peer)
         if step.batched and how.dialect == "nccl-legacy":
             yield _operation(entry, rank, teams, how, name="coalesced", whole=True)
@@ -164,6 +166,8 @@ def _sizes(step: Step, rank: int, how: Recording, name: str) -> tuple[tuple[tupl
             return (shape,), (() if how.dialect == "nccl2" else (shape,))
         case "recv":
             return (() if how.dialect == "nccl2" else (shape,)), (shape,)
+        case "all_reduce" if step.op == "reduce_scatter":
+            return (many,), (many,)
         case "all_gather" | "_all_gather_base":
             return (shape,), (many,)
         case "_reduce_scatter_base":

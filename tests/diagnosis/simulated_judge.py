@@ -38,6 +38,8 @@ def _healthy(case: Case, diagnosis: Diagnosis) -> str:
 
 def _exact(truth: Truth, diagnosis: Diagnosis, named: frozenset[int]) -> str:
     kind = diagnosis.kind.value if diagnosis.kind else None
+    if kind == "shape-mismatch" and "op-mismatch" in truth.kinds:
+        kind = "op-mismatch"  # gloo's reduce_scatter shows as an all_reduce of another size
     if truth.untellable:
         return f"gives the kind {kind}; the truth is {truth}" if kind and kind not in truth.kinds else ""
     if diagnosis.verdict is not HangVerdict.HANG:

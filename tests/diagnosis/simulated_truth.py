@@ -74,6 +74,7 @@ def _disorder(outcome: Outcome, scene: _Scene) -> Truth:
     kinds = {kind for _, _, kind in scene.split}
     may = scene.cycle | scene.idle
     kinds |= {"order-inversion", "all-joined"} if scene.cycle else set()
+    kinds |= set() if kinds or may else {"all-joined"}
     kinds |= {"rank-absent"} if scene.by_collective & may else set()
     kinds |= {"p2p-unmatched"} if scene.by_p2p & may else set()
     for minority, decided, _ in scene.split:
@@ -144,7 +145,7 @@ def _nth(entries: tuple[Entry, ...], entry: Entry, peer: int, send: bool) -> int
 
 
 def _splits(outcome: Outcome) -> list[tuple[frozenset[int], bool, str]]:
-    """Every collective whose members, as far as they came, did not do the same."""
+    """Every collective whose members, as far as they came, did not do the same. A root is not recorded."""
     met: dict[tuple[object, int], dict[int, Entry]] = {}
     for rank, entries in enumerate(outcome.entries):
         for entry in entries:
@@ -152,10 +153,10 @@ def _splits(outcome: Outcome) -> list[tuple[frozenset[int], bool, str]]:
                 met.setdefault((entry.step.team, entry.sequence), {})[rank] = entry
     found = []
     for _, members in sorted(met.items(), key=lambda item: min(e.created for e in item[1].values())):
-        votes = Counter(entry.step.signature for entry in members.values())
+        votes = Counter(entry.step.signature[:3] for entry in members.values())
         if len(votes) > 1:
             (best, count), (_, second) = votes.most_common(2)
-            minority = frozenset(rank for rank, entry in members.items() if entry.step.signature != best)
+            minority = frozenset(rank for rank, entry in members.items() if entry.step.signature[:3] != best)
             decided = count > second and count * 2 > len(members)
             ops, shapes = ({signature[i] for signature in votes} for i in (0, 1))
             kind = "op-mismatch" if len(ops) > 1 else "shape-mismatch" if len(shapes) > 1 else "dtype-mismatch"
