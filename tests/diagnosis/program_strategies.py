@@ -13,7 +13,7 @@ from hypothesis.vendor.pretty import RepresentationPrinter
 from simulated_dumps import DIALECTS, Recording
 from simulator import Entry, Fault, Outcome, Part, Program, Step, Team, execute
 
-__all__ = ["Case", "cases", "mesh", "program_of", "ring", "transfer"]
+__all__ = ["Case", "cases", "mesh", "program_of", "ring", "swap", "transfer"]
 
 OPS = (
     "all_reduce",
@@ -83,11 +83,19 @@ def program_of(teams: Sequence[Team], written: Written, world: int) -> Program:
     )
 
 
-def transfer(team: Team, source: int, target: int) -> dict[int, Step]:
-    """A send from one global rank to another."""
+def transfer(team: Team, source: int, target: int, *, batched: bool = False) -> dict[int, Step]:
+    """A send from one global rank to another; batched: as a batch of one, as pipelines often write it."""
     return {
-        source: Step(team, op="send", parts=(Part(True, target),)),
-        target: Step(team, op="recv", parts=(Part(False, source),)),
+        source: Step(team, op="send", parts=(Part(True, target),), batched=batched),
+        target: Step(team, op="recv", parts=(Part(False, source),), batched=batched),
+    }
+
+
+def swap(team: Team, one: int, other: int) -> dict[int, Step]:
+    """Two ranks send to each other and receive from each other, in one batch."""
+    return {
+        one: Step(team, op="batch", parts=(Part(True, other), Part(False, other)), batched=True),
+        other: Step(team, op="batch", parts=(Part(False, one), Part(True, one)), batched=True),
     }
 
 
@@ -133,12 +141,14 @@ def _teams(draw: st.DrawFn, world: int) -> list[Team]:
 @st.composite
 def _operation(draw: st.DrawFn, teams: list[Team]) -> dict[int, Step]:
     team = draw(st.sampled_from(teams))
-    kind = draw(st.sampled_from(["collective", "collective", "collective", "transfer", "ring"]))
+    kind = draw(st.sampled_from(["collective", "collective", "collective", "transfer", "ring", "swap", "batch of one"]))
     if kind != "collective" and len(team.ranks) > 1:
         if kind == "ring" and len(team.ranks) > 2:
             return ring(team)
         source, target = draw(st.permutations(team.ranks))[:2]
-        return transfer(team, source, target)
+        if kind == "swap":
+            return swap(team, source, target)
+        return transfer(team, source, target, batched=kind == "batch of one")
     op = draw(st.sampled_from(OPS))
     root = draw(st.integers(0, len(team.ranks) - 1)) if op in {"broadcast", "reduce", "gather"} else 0
     step = Step(team, op, draw(st.sampled_from([(8,), (8,), (4, 2)])), root=root)

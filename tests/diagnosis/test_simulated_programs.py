@@ -73,6 +73,24 @@ def test_a_dump_taken_too_early_makes_no_innocent_a_culprit(case: Case, data: st
 
 
 @PROFILE
+@given(cases(plain=True), st.integers(0, 60), st.booleans())
+def test_a_second_dump_of_the_same_rank_changes_nothing(case: Case, tick: int, only_active: bool) -> None:
+    """The native file and the pulled one, taken at other moments or of active operations only, stand side by side."""
+    world = case.outcome.program.world
+    how = dataclasses.replace(case.how, early=dict.fromkeys(range(world), tick), only_active=only_active)
+    dumps = record(case.outcome, case.how)
+    told = {"world_size": world, "launch_groups": groups_of(case.outcome)}
+    first = diagnose(dumps, **told)
+    both = diagnose([*record(case.outcome, how), *dumps], **told)
+    assert (both.verdict, both.kind, both.culprits, both.stuck) == (
+        first.verdict,
+        first.kind,
+        first.culprits,
+        first.stuck,
+    )
+
+
+@PROFILE
 @given(cases(plain=True))
 def test_the_stuck_operation_is_one_that_the_culprit_is_awaited_in(case: Case) -> None:
     truth, diagnosis = truth_of(case.outcome), ask(case)
