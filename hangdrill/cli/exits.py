@@ -17,8 +17,6 @@ from hangdrill.model.errors import ExitCode, HangdrillError
 
 __all__ = ["exit_code_of"]
 
-REPORT_TO = "https://github.com/hangdrill/hangdrill/issues"
-
 
 def exit_code_of(command: Callable[[], object]) -> int:
     """Run a command to its exit code. Lets no exception out, SystemExit of click included."""
@@ -76,7 +74,7 @@ def _bug(error: Exception) -> int:
     about = f"hangdrill {__version__}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv}\n\n"
     text = about + "".join(traceback.format_exception(type(error), error, error.__traceback__))
     click.echo(f"hangdrill: bug in hangdrill: {type(error).__name__}: {error}", err=True)
-    click.echo(f"  next: report it at {REPORT_TO} with {_keep(text)}, and the run directory if there is one", err=True)
+    click.echo(f"  next: report it with {_keep(text)}, and with the run directory if there is one", err=True)
     return int(ExitCode.INTERNAL)
 
 

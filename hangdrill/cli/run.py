@@ -73,14 +73,14 @@ def run(
     SCENARIO is a shipped name (quick/ddp-hold), a group (quick, faults), a pattern ('faults/ddp-*'), a file or a
     directory.
     """
-    from hangdrill.drill.run import run_many
-    from hangdrill.report.terminal import print_matrix, print_result
-
     items = _with_launcher(_scenarios(scenarios, words, context.meta[SCRIPT_ARGUMENTS]), launcher)
     out_dir = (out or default_out_dir(Path.cwd(), time.time())).absolute()
     screen = console(stderr=as_json)
     for warning in dict.fromkeys(text for named in items for text in named.warnings):
         click.echo(f"warning: {warning}", err=True)
+    from hangdrill.drill.run import run_many
+    from hangdrill.report.terminal import print_matrix, print_result
+
     results = run_many(
         [(named.name, named.scenario) for named in items],
         out_dir=out_dir,

@@ -70,7 +70,7 @@ class DrillRunner:
         scenario: Scenario | NamedScenario | str | Path | None = None,
         *,
         allow_unknown: bool = False,
-        **words: Any,
+        **words: Any,  # noqa: ANN401  # each word has its own type, which `build` checks
     ) -> Drilled:
         """Run a drill and judge it.
 

@@ -1,4 +1,4 @@
-"""`hangdrill run`: which drills it asks for, how verdicts merge into an exit code, and what it writes. No real drill."""
+"""`hangdrill run`: which drills it asks for, how verdicts become an exit code, what it writes. No real drill runs."""
 
 import json
 from pathlib import Path
