@@ -5,7 +5,7 @@ The class of the process group proves what ran; the requested name does not (TOR
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.counts import PREFIX_OF_CLASS, prefix_of, recordable
-from hangdrill.checks.evidence import dumps_of, expected_ranks, judged_agents
+from hangdrill.checks.evidence import absence, dumps_of, expected_ranks, judged_agents
 from hangdrill.checks.words import list_text
 from hangdrill.model.dump import RankDump
 from hangdrill.model.run import AgentFacts, RecordedRun
@@ -41,7 +41,7 @@ def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None) -> Findin
         return failed(f"{agent.backend_class} ran, though {run.scenario.job.backend} was asked for")
     dumps = dumps_of(run, rank)
     if not dumps:
-        return unknown("no dump that parses")
+        return unknown(absence(run, rank))
     strangers = sorted({text for dump in dumps for text in _strange_prefixes(dump, agent)})
     if strangers:
         return failed(f"the dump has operations of {list_text(strangers)}, but {agent.backend_class} ran")

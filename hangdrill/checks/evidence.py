@@ -11,6 +11,7 @@ from hangdrill.model.scenario import FaultKind
 
 __all__ = [
     "COLLECTED",
+    "absence",
     "artifact_of",
     "artifact_path",
     "best_dump",
@@ -144,6 +145,11 @@ def dumps_of(run: RecordedRun, rank: int) -> tuple[RankDump, ...]:
     judged = hang_artifacts(run, rank)
     found = ((dump, artifact_of(run, dump)) for dump in run.dumps.get(rank, ()))
     return tuple(dump for dump, artifact in found if artifact is None or artifact in judged)
+
+
+def absence(run: RecordedRun, rank: int) -> str:
+    """Why there is no dump of a rank to judge, in the same words in every check."""
+    return "no dump arrived" if not hang_artifacts(run, rank) else "no dump that parses"
 
 
 def best_dump(run: RecordedRun, rank: int) -> RankDump | None:

@@ -1,7 +1,7 @@
 """fresh: the dump is of this run and attempt, by the times inside it: a file's own time can be new on old content."""
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
-from hangdrill.checks.evidence import artifact_of, best_dump, dumps_of, expected_ranks, judged_agents
+from hangdrill.checks.evidence import absence, artifact_of, best_dump, dumps_of, expected_ranks, judged_agents
 from hangdrill.model.dump import RankDump
 from hangdrill.model.run import RecordedRun
 
@@ -29,7 +29,7 @@ def _judge(run: RecordedRun) -> Answer | None:
 def _judge_rank(run: RecordedRun, rank: int) -> Finding:
     dumps = dumps_of(run, rank)
     if not dumps:
-        return unknown("no dump that parses")
+        return unknown(absence(run, rank))
     for dump in dumps:
         problem = _problem(run, dump)
         if problem:

@@ -2,8 +2,8 @@
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.counts import recordable
-from hangdrill.checks.evidence import best_dump, expected_ranks, judged_agents
-from hangdrill.model.dump import RankDump
+from hangdrill.checks.evidence import absence, best_dump, expected_ranks, judged_agents
+from hangdrill.checks.words import range_text
 from hangdrill.model.run import AgentFacts, RecordedRun
 
 __all__ = ["CHECK"]
@@ -14,15 +14,16 @@ def _judge(run: RecordedRun) -> Answer | None:
     if not expected:
         return None
     agents = judged_agents(run)
-    findings = {rank: _judge_rank(best_dump(run, rank), agents.get(rank)) for rank in expected}
+    findings = {rank: _judge_rank(run, rank, agents.get(rank)) for rank in expected}
     counts = [len(dump.operations) for rank in expected if (dump := best_dump(run, rank)) is not None]
-    summary = f"{min(counts)} to {max(counts)} operations a rank" if counts else ""
+    summary = f"{range_text(min(counts), max(counts))} operations a rank" if counts else ""
     return by_rank(findings, summary, "was the right backend asked? a wrong one gives a valid, empty dump")
 
 
-def _judge_rank(dump: RankDump | None, agent: AgentFacts | None) -> Finding:
+def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None) -> Finding:
+    dump = best_dump(run, rank)
     if dump is None:
-        return unknown("no dump that parses")
+        return unknown(absence(run, rank))
     if dump.operations:
         return passed("active operations only, no history" if dump.only_active else "")
     if dump.only_active and any(status.last_enqueued >= 0 for status in dump.status):

@@ -1,7 +1,7 @@
 """hash: the files on the disk are byte for byte what the collector wrote: their sha256 is the manifest's."""
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
-from hangdrill.checks.evidence import COLLECTED, artifact_path, expected_ranks, facts_at, judged_artifacts
+from hangdrill.checks.evidence import COLLECTED, absence, artifact_path, expected_ranks, facts_at, judged_artifacts
 from hangdrill.checks.words import count_text
 from hangdrill.model.run import Artifact, RecordedRun
 
@@ -24,7 +24,7 @@ def _judge(run: RecordedRun) -> Answer | None:
 def _judge_rank(run: RecordedRun, rank: int) -> Finding:
     artifacts = _artifacts(run, rank)
     if not artifacts:
-        return unknown("no artifact arrived")
+        return unknown(absence(run, rank))
     for artifact in artifacts:
         facts = facts_at(run.files, artifact_path(run, artifact), COLLECTED)
         if facts is None or not artifact.sha256:

@@ -7,6 +7,7 @@ elsewhere it is a failure.
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.evidence import (
     COLLECTED,
+    absence,
     artifact_path,
     expected_ranks,
     facts_at,
@@ -37,7 +38,7 @@ def _judge(run: RecordedRun) -> Answer | None:
 def _judge_rank(run: RecordedRun, rank: int) -> Finding:
     found = _files(run, rank)
     if not found:
-        return unknown("no file was inspected")
+        return unknown("no file was inspected" if hang_artifacts(run, rank) else absence(run, rank))
     for facts in found:
         problem = _problem(run, facts)
         if problem:

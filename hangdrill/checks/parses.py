@@ -1,7 +1,7 @@
 """parses: every dump of every expected rank reads to its end, and its format is one that is known."""
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
-from hangdrill.checks.evidence import dumps_of, expected_ranks
+from hangdrill.checks.evidence import absence, dumps_of, expected_ranks
 from hangdrill.checks.words import count_text, list_text
 from hangdrill.model.dump import RankDump
 from hangdrill.model.run import RecordedRun
@@ -33,7 +33,7 @@ def _judge_rank(run: RecordedRun, rank: int) -> Finding:
         return failed(f"unreadable: {list_text(errors, most=2)}")
     dumps = dumps_of(run, rank)
     if not dumps:
-        return unknown("no dump to read")
+        return unknown(absence(run, rank))
     problems = [problem for dump in dumps if (problem := _problem(dump))]
     return failed(list_text(problems, most=2)) if problems else passed()
 

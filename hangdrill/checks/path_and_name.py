@@ -31,7 +31,7 @@ def _judge(run: RecordedRun) -> Answer | None:
         return None
     uses = Counter(path for path, _ in {(artifact_path(run, item), item.rank) for item in run.artifacts})
     findings = {rank: _judge_rank(run, rank, uses) for rank in expected}
-    return by_rank(findings, f"every file is where the manifest says, native ones at {run.dump_prefix}<rank>", MEND)
+    return by_rank(findings, "every file is where the manifest says, under a name of its own", MEND)
 
 
 def _judge_rank(run: RecordedRun, rank: int, uses: Counter[str]) -> Finding:

@@ -7,7 +7,7 @@ p2p is not compared.
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.counts import GLOO, default_group, enqueued_collectives, last_sequence, prefix_of
-from hangdrill.checks.evidence import artifact_of, best_dump, expected_ranks, judged_agents
+from hangdrill.checks.evidence import absence, artifact_of, best_dump, expected_ranks, judged_agents
 from hangdrill.checks.words import count_text, list_text
 from hangdrill.model.dump import RankDump
 from hangdrill.model.run import AgentFacts, GroupCount, RecordedRun
@@ -22,15 +22,16 @@ def _judge(run: RecordedRun) -> Answer | None:
     if not expected:
         return None
     agents = judged_agents(run)
-    findings = {rank: _judge_rank(run, best_dump(run, rank), agents.get(rank)) for rank in expected}
+    findings = {rank: _judge_rank(run, rank, agents.get(rank)) for rank in expected}
     compared = sum(len(agents[rank].groups) for rank in expected if rank in agents)
     summary = f"{count_text(compared, 'count')} of the agents met again in the dumps{_p2p_remark(agents)}"
     return by_rank(findings, summary, "the recorder lost or invented operations: compare the dump with control/*.ops")
 
 
-def _judge_rank(run: RecordedRun, dump: RankDump | None, agent: AgentFacts | None) -> Finding:
+def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None) -> Finding:
+    dump = best_dump(run, rank)
     if dump is None:
-        return unknown("no dump that parses")
+        return unknown(absence(run, rank))
     if agent is None or not agent.groups:
         return unknown("no agent counted its operations")
     artifact = artifact_of(run, dump)

@@ -2,7 +2,7 @@
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.evidence import COLLECTED, artifact_path, expected_ranks, facts_at, hang_artifacts
-from hangdrill.checks.words import size_text
+from hangdrill.checks.words import range_text, size_text
 from hangdrill.model.run import Artifact, RecordedRun
 
 __all__ = ["CHECK", "limit_bytes"]
@@ -24,7 +24,7 @@ def _judge(run: RecordedRun) -> Answer | None:
         return None
     findings = {rank: _judge_rank(run, rank) for rank in expected}
     sizes = [_size_bytes(run, artifact) or 0 for rank in expected for artifact in hang_artifacts(run, rank)]
-    summary = f"{size_text(min(sizes))} to {size_text(max(sizes))}" if sizes else ""
+    summary = f"{range_text(size_text(min(sizes)), size_text(max(sizes)))} a file" if sizes else ""
     return by_rank(findings, summary, "lower recorder.buffer_size, or find out who else writes there")
 
 

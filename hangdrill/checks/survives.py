@@ -4,7 +4,7 @@ One check for each teardown of a scenario's expect.survives. A restart is not am
 """
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
-from hangdrill.checks.evidence import COLLECTED, expected_ranks, facts_at, is_inside, judged_attempt
+from hangdrill.checks.evidence import COLLECTED, absence, expected_ranks, facts_at, is_inside, judged_attempt
 from hangdrill.checks.words import count_text
 from hangdrill.model.run import FileFacts, RecordedRun
 from hangdrill.model.scenario import Teardown, Trigger
@@ -30,7 +30,7 @@ def _judge(run: RecordedRun, teardown: Teardown) -> Answer | None:
 def _judge_rank(run: RecordedRun, rank: int, teardown: Teardown) -> Finding:
     before = _collected(run, rank)
     if not before:
-        return unknown("nothing was collected")
+        return unknown(absence(run, rank))
     for facts in before:
         after = facts_at(run.files, facts.path, teardown.value)
         name = facts.path.rsplit("/", maxsplit=1)[-1]

@@ -2,10 +2,10 @@
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.counts import recordable
-from hangdrill.checks.evidence import best_dump, expected_ranks, judged_agents
+from hangdrill.checks.evidence import absence, best_dump, expected_ranks, judged_agents
 from hangdrill.checks.words import ranks_text
 from hangdrill.model.diagnosis import StuckOperation
-from hangdrill.model.dump import Operation, RankDump
+from hangdrill.model.dump import Operation
 from hangdrill.model.run import AgentFacts, RecordedRun
 from hangdrill.model.verdict import Verdict
 
@@ -26,15 +26,16 @@ def _judge(run: RecordedRun) -> Answer | None:
     if not waiting:
         return Answer(verdict=Verdict.UNKNOWN, detail="no expected rank waits in the stuck operation")
     agents = judged_agents(run)
-    findings = {rank: _judge_rank(best_dump(run, rank), agents.get(rank), stuck) for rank in waiting}
+    findings = {rank: _judge_rank(run, rank, agents.get(rank), stuck) for rank in waiting}
     place = f"{stuck.op} #{stuck.sequence} of {stuck.group.desc or stuck.group.name}"
     summary = f"what came before {place} is visible on {ranks_text(waiting)}{_frames_remark(run, waiting)}"
     return by_rank(findings, summary, "raise recorder.buffer_size, or take a road that brings the full history")
 
 
-def _judge_rank(dump: RankDump | None, agent: AgentFacts | None, stuck: StuckOperation) -> Finding:
+def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None, stuck: StuckOperation) -> Finding:
+    dump = best_dump(run, rank)
     if dump is None:
-        return unknown("no dump that parses")
+        return unknown(absence(run, rank))
     position = next((index for index, item in enumerate(dump.operations) if _is_stuck(item, stuck)), None)
     if position is None:
         return failed("the stuck operation itself is not in the dump")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["count_text", "list_text", "ranks_text", "size_text"]
+__all__ = ["count_text", "list_text", "range_text", "ranks_text", "size_text"]
 
 MOST_RANKS_LISTED = 8
 """Above this many ranks, neighbours are joined to ranges: "ranks 0-6, 8-1023"."""
@@ -28,6 +28,11 @@ def list_text(items: Sequence[str], most: int = 5) -> str:
 def count_text(count: int, noun: str) -> str:
     """ "1 dump", "4 dumps"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def range_text(least: object, most: object) -> str:
+    """ "3 to 4", or "4" when there is nothing between."""
+    return str(least) if str(least) == str(most) else f"{least} to {most}"
 
 
 def size_text(size_bytes: int) -> str:

@@ -1,0 +1,142 @@
+"""The matrix of workload x fault x rank as one table: in each cell whether the culprit was named rightly.
+
+A drill belongs to the matrix by its name, `<workload>-<kind>[-r<rank>]`, which the expansion of a matrix file gives it.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+
+from hangdrill.checks.words import list_text
+from hangdrill.model.run import DrillResult
+from hangdrill.model.scenario import FaultKind, WorkloadName
+from hangdrill.model.verdict import Verdict
+
+__all__ = [
+    "CellWord",
+    "MatrixCell",
+    "axes",
+    "cell_text",
+    "cells_of",
+    "is_matrix",
+    "matrix_markdown",
+    "of_field",
+    "remarks",
+    "total_text",
+]
+
+
+class CellWord(Enum):
+    """What one drill of the matrix came to."""
+
+    RIGHT = "right"
+    CANNOT_TELL = "cannot tell"
+    WRONG = "wrong"
+
+
+class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
+    """One drill. rank is None for the negative control without a fault; broken names checks that failed beside it."""
+
+    workload: str
+    kind: str
+    rank: int | None
+    word: CellWord
+    why: str = ""
+    broken: tuple[str, ...] = ()
+
+
+def cells_of(results: Sequence[DrillResult]) -> tuple[MatrixCell, ...]:
+    """The results that are cells of a matrix, in their order; others are left out."""
+    return tuple(cell for result in results if (cell := _cell(result)) is not None)
+
+
+def is_matrix(results: Sequence[DrillResult]) -> bool:
+    """Whether a table of workload x fault says more than a list: all are cells, and some share a row and a column."""
+    cells = cells_of(results)
+    workloads, kinds = axes(cells)
+    return len(cells) == len(results) and len(cells) > max(len(workloads), len(kinds))
+
+
+def axes(cells: Sequence[MatrixCell]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The workloads and fault kinds there are, in the order of the model."""
+    workloads, kinds = {cell.workload for cell in cells}, {cell.kind for cell in cells}
+    return (
+        tuple(item.value for item in WorkloadName if item.value in workloads),
+        tuple(item.value for item in FaultKind if item.value in kinds),
+    )
+
+
+def of_field(cells: Sequence[MatrixCell], workload: str, kind: str) -> tuple[MatrixCell, ...]:
+    """All ranks of one workload and fault."""
+    return tuple(cell for cell in cells if (cell.workload, cell.kind) == (workload, kind))
+
+
+def cell_text(field: Sequence[MatrixCell]) -> str:
+    """ "right" when all ranks are, else what it is on which: "right 0, 2; wrong 1". * marks other failures."""
+    star = "*" if any(cell.broken for cell in field) else ""
+    words = [word for word in CellWord if any(cell.word is word for cell in field)]
+    if len(words) == 1:
+        return words[0].value + star
+    return "; ".join(f"{word.value} {_ranks(field, word)}" for word in words) + star
+
+
+def matrix_markdown(results: Sequence[DrillResult]) -> str:
+    """The table for the docs: a row a fault, a column a workload; below it the counts and what is not right."""
+    cells = cells_of(results)
+    workloads, kinds = axes(cells)
+    rows = [[kind, *(cell_text(of_field(cells, workload, kind)) for workload in workloads)] for kind in kinds]
+    header = ["fault", *workloads]
+    lines = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+    return "\n".join([*lines, "", total_text(cells) + ".", "", *(f"- {remark}" for remark in remarks(cells))]) + "\n"
+
+
+def total_text(cells: Sequence[MatrixCell]) -> str:
+    """ "301 cells: 280 right, 21 cannot tell, 0 wrong"."""
+    counts = ", ".join(f"{sum(cell.word is word for cell in cells)} {word.value}" for word in CellWord)
+    return f"{len(cells)} cells: {counts}"
+
+
+def remarks(cells: Sequence[MatrixCell]) -> list[str]:
+    """What is not right, and why; then what * stands for. Cells with the same reason stand together."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        place = f"{cell.workload} {cell.kind}" + ("" if cell.rank is None else f" rank {cell.rank}")
+        if cell.word is not CellWord.RIGHT:
+            found.setdefault(f"{cell.word.value}: {cell.why}", []).append(place)
+        if cell.broken:
+            found.setdefault(f"* failed: {', '.join(cell.broken)}", []).append(place)
+    return [f"{reason} ({list_text(places, most=6)})" for reason, places in sorted(found.items())]
+
+
+def _ranks(field: Sequence[MatrixCell], word: CellWord) -> str:
+    return ", ".join("-" if cell.rank is None else str(cell.rank) for cell in field if cell.word is word)
+
+
+def _cell(result: DrillResult) -> MatrixCell | None:
+    name = result.scenario.rsplit("/", maxsplit=1)[-1]
+    workload = next((item.value for item in WorkloadName if name.startswith(f"{item.value}-")), None)
+    if workload is None:
+        return None
+    kind, rank = _kind_and_rank(name[len(workload) + 1 :])
+    if kind not in {item.value for item in FaultKind}:
+        return None
+    culprit = next((check for check in result.checks if check.name == "culprit"), None)
+    return MatrixCell(
+        workload=workload,
+        kind=kind,
+        rank=rank,
+        word=_word(culprit.verdict if culprit is not None else Verdict.UNKNOWN),
+        why=culprit.detail if culprit is not None else "the drill did not get so far",
+        broken=tuple(item.name for item in result.checks if item.verdict is Verdict.FAIL and item.name != "culprit"),
+    )
+
+
+def _kind_and_rank(text: str) -> tuple[str, int | None]:
+    """ "hold-r2" is hold on rank 2; "wrong-op" has no rank."""
+    kind, separator, rank = text.rpartition("-r")
+    return (kind, int(rank)) if separator and rank.isdigit() else (text, None)
+
+
+def _word(verdict: Verdict) -> CellWord:
+    return {Verdict.PASS: CellWord.RIGHT, Verdict.FAIL: CellWord.WRONG, Verdict.UNKNOWN: CellWord.CANNOT_TELL}[verdict]

@@ -1,0 +1,52 @@
+"""Colours and words of the terminal, in one place. Everything that has a colour says the same in a word too.
+
+The colours are those that can be read on a dark and on a light background; plain yellow and white cannot.
+"""
+
+from rich.text import Text
+
+from hangdrill.model.diagnosis import HangVerdict
+from hangdrill.model.verdict import Verdict
+
+__all__ = ["AMBER", "RANK_STYLES", "hang_text", "rank_text", "state_text", "verdict_text"]
+
+AMBER = "dark_orange3"
+
+VERDICT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.UNKNOWN: f"bold {AMBER}"}
+HANG_STYLES = {
+    HangVerdict.NO_HANG: "bold green",
+    HangVerdict.HANG: "bold red",
+    HangVerdict.UNDECIDED: f"bold {AMBER}",
+}
+RANK_STYLES = {
+    "starting": "dim",
+    "running": "green",
+    "held": "bold red",
+    "absent": "bold red",
+    "waiting": AMBER,
+    "dumped": "cyan",
+    "gone": "magenta",
+}
+
+
+def verdict_text(verdict: Verdict) -> Text:
+    """PASS, FAIL or UNKNOWN."""
+    return Text.assemble((verdict.value.upper(), VERDICT_STYLES[verdict]))
+
+
+def hang_text(verdict: HangVerdict) -> Text:
+    """HANG, NO HANG or UNDECIDED."""
+    return Text.assemble((verdict.value.replace("-", " ").upper(), HANG_STYLES[verdict]))
+
+
+def state_text(state: str, detail: str = "") -> Text:
+    """A rank's state, and what there is to say of it; the fault alone when the state is not known."""
+    if not state:
+        return Text.assemble((detail, RANK_STYLES["held"]))
+    text = Text.assemble((state, RANK_STYLES.get(state, "default")))
+    return text.append(f" ({detail})") if detail and detail != state else text
+
+
+def rank_text(rank: int, state: str, detail: str = "") -> Text:
+    """ "rank 1 held (stop)"."""
+    return Text.assemble(f"rank {rank} ", state_text(state, detail))
