@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 from hangdrill import __version__
-from hangdrill.cli.exits import exit_code_of
+from hangdrill.cli.exits import Commands, exit_code_of
 from hangdrill.cli.incident import collect, diagnose
 from hangdrill.cli.look import list_command, schema, show
 from hangdrill.cli.past import check, clean
@@ -23,7 +23,7 @@ EPILOG = (
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__, prog_name="hangdrill")
 def cli() -> None:
     """Prove, before you need it, that a hung PyTorch job leaves the evidence that names the culprit."""

@@ -15,21 +15,40 @@ import click
 
 from hangdrill.model.errors import ExitCode, HangdrillError
 
-__all__ = ["exit_code_of"]
+__all__ = ["Commands", "exit_code_of"]
+
+
+class OutputGone(Exception):
+    """The reader of our output went away (`| head`). click and rich would exit with 1, which says FAIL here."""
+
+
+class Commands(click.Group):
+    """A group whose commands do not end with click's own answer to a broken pipe."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; click must not see a BrokenPipeError."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise OutputGone from error
+        except SystemExit as error:
+            if isinstance(error.__context__, BrokenPipeError):  # rich's answer to it
+                raise OutputGone from error
+            raise
 
 
 def exit_code_of(command: Callable[[], object]) -> int:
     """Run a command to its exit code. Lets no exception out, SystemExit of click included."""
     try:
         return _flushed(_ended(command))
-    except BrokenPipeError:
+    except (OutputGone, BrokenPipeError):
         return _quiet()
 
 
 def _ended(command: Callable[[], object]) -> int:
     try:
         answer = command()
-    except BrokenPipeError:
+    except (OutputGone, BrokenPipeError):
         raise
     except (HangdrillError, click.ClickException) as error:
         return _told(error)
@@ -62,7 +81,7 @@ def _flushed(code: int) -> int:
 
 
 def _quiet() -> int:
-    """The reader of our output went away (`| head`): end without a word, and let the last flush go nowhere."""
+    """End without a word, and let the interpreter's last flush go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return int(ExitCode.INTERRUPTED)
 

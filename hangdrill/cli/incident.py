@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hangdrill.cli.output import print_json
+from hangdrill.cli.output import console, print_json
 
 if TYPE_CHECKING:
     from hangdrill.recorder import Evidence
@@ -29,11 +29,12 @@ def diagnose(paths: tuple[Path, ...], world_size: int | None, *, as_json: bool) 
     """Say what dumps tell of a hang. PATH is a directory of dumps, a run or evidence directory, or dump files."""
     from hangdrill.diagnosis import diagnose as diagnose_evidence
     from hangdrill.diagnosis import sentence
+    from hangdrill.report.terminal import print_diagnosis
 
     evidence = _evidence(paths)
     found = diagnose_evidence(
         evidence.dumps,
-        world_size=world_size or evidence.world_size,
+        world_size=evidence.world_size if world_size is None else world_size,
         reports=evidence.reports,
         launch_groups=evidence.launch_groups,
         unreadable=evidence.unreadable,
@@ -41,9 +42,7 @@ def diagnose(paths: tuple[Path, ...], world_size: int | None, *, as_json: bool) 
     if as_json:
         print_json(found)
     else:
-        click.echo(sentence(found))
-        for note in found.notes:
-            click.echo(f"  note: {note}")
+        print_diagnosis(console(), found, sentence(found))
     return int(found.verdict.exit_code)
 
 

@@ -3,7 +3,7 @@
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hangdrill.model.run import DrillResult
     from hangdrill.model.summary import Summary
 
-__all__ = ["RUNS", "console", "default_out_dir", "print_json", "python_of", "summary_of", "write_reports"]
+__all__ = ["RUNS", "console", "default_out_dir", "print_json", "python_of", "show_result", "write_reports"]
 
 PYTHON_VARIABLE = "HANGDRILL_PYTHON"
 RUNS = "hangdrill-runs"
@@ -46,31 +46,27 @@ def print_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
-def summary_of(results: "Sequence[DrillResult]", *, out_dir: str) -> "Summary":
-    """The results of one call, merged: FAIL over UNKNOWN over PASS."""
-    from hangdrill.model.summary import Summary
-    from hangdrill.model.verdict import Verdict, merge
+def show_result(screen: "Console", result: "DrillResult", run_dir: Path) -> None:
+    """All of one drill, with what its record says beside the result where there is one."""
+    from hangdrill.drill.store import load_run
+    from hangdrill.model.errors import UsageError
+    from hangdrill.report.terminal import print_result
 
-    verdicts = [result.verdict for result in results]
-    return Summary(
-        verdict=merge(verdicts),
-        passed=verdicts.count(Verdict.PASS),
-        failed=verdicts.count(Verdict.FAIL),
-        unknown=verdicts.count(Verdict.UNKNOWN),
-        out_dir=out_dir,
-        results=tuple(results),
-    )
+    try:
+        run = load_run(run_dir)
+    except UsageError:  # a drill that could not begin has left no record
+        run = None
+    print_result(screen, result, run_dir, run)
 
 
 def write_reports(summary: "Summary", out_dir: Path, junit: Path | None) -> None:
     """summary.json and junit.xml in the out directory, and the JUnit file once more where it was asked for."""
-    import msgspec
-
-    from hangdrill.cli.junit import junit_xml
+    from hangdrill.report.junit import junit_xml
+    from hangdrill.report.summary import summary_json
 
     out_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     xml = junit_xml(summary)
-    _write(out_dir / "summary.json", msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    _write(out_dir / "summary.json", summary_json(summary))
     for path in (out_dir / "junit.xml", junit):
         if path is not None:
             _write(path, xml)

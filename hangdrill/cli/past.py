@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from hangdrill.cli.output import console, print_json, summary_of
+from hangdrill.cli.output import console, print_json, show_result
 
 __all__ = ["check", "clean"]
 
@@ -16,7 +16,7 @@ __all__ = ["check", "clean"]
 def check(runs: tuple[Path, ...], *, as_json: bool) -> int:
     """Judge recorded runs again, from their directories alone. A directory of several runs means all of them."""
     from hangdrill.drill.judge import judge
-    from hangdrill.report.terminal import print_result
+    from hangdrill.report.summary import summary_of
 
     results = [(judge(run_dir), run_dir) for given in runs for run_dir in _run_dirs(given)]
     summary = summary_of([result for result, _ in results], out_dir=str(runs[0]))
@@ -24,7 +24,7 @@ def check(runs: tuple[Path, ...], *, as_json: bool) -> int:
         print_json(summary)
     else:
         for result, run_dir in results:
-            print_result(console(), result, run_dir)
+            show_result(console(), result, run_dir)
     return int(summary.verdict.exit_code)
 
 

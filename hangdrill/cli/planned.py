@@ -1,20 +1,18 @@
 """Print a plan: what `hangdrill run` would do with a scenario, down to the command line. Starts nothing."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import click
 import msgspec
 
-from hangdrill.cli.output import RUNS, print_json
+from hangdrill.cli.output import RUNS, console, print_json
 from hangdrill.drill.plan import Plan, new_run_id, plan_drill
 from hangdrill.drill.scenario_file import NamedScenario
 from hangdrill.model.scenario import Before, Fault, Scenario
+from hangdrill.report.terminal import print_plan as print_sections
 
 __all__ = ["print_plan"]
-
-WIDTH = 14
 
 
 def print_plan(named: NamedScenario, *, python: str, environ: Mapping[str, str], cwd: Path, as_json: bool) -> None:
@@ -29,30 +27,27 @@ def print_plan(named: NamedScenario, *, python: str, environ: Mapping[str, str],
     )
     if as_json:
         print_json(plan)
-        return
-    for line in _lines(plan, named):
-        click.echo(line)
+    else:
+        print_sections(console(), f"{named.name}: {named.scenario.title}", _sections(plan, named))
 
 
-def _lines(plan: Plan, named: NamedScenario) -> Iterator[str]:
-    scenario = named.scenario
-    yield f"{named.name}: {scenario.title}"
-    yield from (f"warning: {warning}" for warning in named.warnings)
-    yield ""
-    yield _row("job", _job(scenario))
-    yield _row("fault", _fault(scenario.fault))
-    yield _row("evidence", f"{scenario.recorder.trigger.value}, {scenario.recorder.buffer_size} entries a rank")
-    yield _row("native dumps", f"{plan.dump_prefix}<rank>")
-    yield _row("alone with", ", ".join(plan.resources) or "nothing: drills like this run side by side")
-    yield ""
-    yield _row("command", shlex.join(plan.command))
-    if plan.collector_command:
-        yield _row("collector", shlex.join(plan.collector_command))
-    yield _row("directory", plan.cwd)
-    yield from _section("environment", [f"{key}={value}" for key, value in sorted(plan.environment.items())])
-    deadlines = msgspec.structs.asdict(plan.deadlines)
-    yield from _section("deadlines", [f"{key.removesuffix('_s')} {value:g} s" for key, value in deadlines.items()])
-    yield from _section("expectations", list(_expectations(scenario, plan.deadlines.within_s)))
+def _sections(plan: Plan, named: NamedScenario) -> dict[str, str | Sequence[str]]:
+    scenario, deadlines = named.scenario, msgspec.structs.asdict(plan.deadlines)
+    sections: dict[str, str | Sequence[str]] = {
+        "warning": named.warnings,
+        "job": _job(scenario),
+        "fault": _fault(scenario.fault),
+        "evidence": f"{scenario.recorder.trigger.value}, {scenario.recorder.buffer_size} entries a rank",
+        "native dumps": f"{plan.dump_prefix}<rank>",
+        "alone with": ", ".join(plan.resources) or "nothing: drills like this run side by side",
+        "command": shlex.join(plan.command),
+        "collector": shlex.join(plan.collector_command),
+        "directory": plan.cwd,
+        "environment": [f"{key}={value}" for key, value in sorted(plan.environment.items())],
+        "deadlines": [f"{key.removesuffix('_s')} {value:g} s" for key, value in deadlines.items()],
+        "expectations": list(_expectations(scenario, plan.deadlines.within_s)),
+    }
+    return {name: content for name, content in sections.items() if content}
 
 
 def _job(scenario: Scenario) -> str:
@@ -85,11 +80,3 @@ def _expectations(scenario: Scenario, within_s: float) -> Iterator[str]:
     if expect.kind is not None:
         yield f"kind: {expect.kind.value}"
     yield f"survives: {', '.join(teardown.value for teardown in expect.survives) or 'nothing'}"
-
-
-def _section(name: str, rows: list[str]) -> Iterator[str]:
-    yield from (_row(name if index == 0 else "", row) for index, row in enumerate(rows))
-
-
-def _row(name: str, text: str) -> str:
-    return f"{name:{WIDTH}}{text}"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hangdrill.cli.output import console, default_out_dir, print_json, python_of, summary_of, write_reports
+from hangdrill.cli.output import console, default_out_dir, print_json, python_of, show_result, write_reports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import Console
 
     from hangdrill.drill.scenario_file import NamedScenario
+    from hangdrill.model.errors import ExitCode
+    from hangdrill.model.run import DrillResult
     from hangdrill.report.progress import Listener
 
 __all__ = ["run"]
@@ -78,26 +78,52 @@ def run(
     screen = console(stderr=as_json)
     for warning in dict.fromkeys(text for named in items for text in named.warnings):
         click.echo(f"warning: {warning}", err=True)
-    from hangdrill.drill.run import run_many
-    from hangdrill.report.terminal import print_matrix, print_result
+    results = _run(items, out_dir, jobs=jobs, python=python_of(python, os.environ), screen=screen)
+    return _tell(results, out_dir, screen, as_json=as_json, junit=junit)
 
-    results = run_many(
-        [(named.name, named.scenario) for named in items],
-        out_dir=out_dir,
-        jobs=jobs,
-        python=python_of(python, os.environ),
-        environ=dict(os.environ),
-        listener_for=_listeners(screen, live=screen.is_terminal and len(items) == 1),
-    )
+
+def _run(
+    items: "list[NamedScenario]", out_dir: Path, *, jobs: int, python: str, screen: "Console"
+) -> "list[DrillResult]":
+    """Run them under a display that fits: live at a terminal, else a line an event."""
+    from contextlib import ExitStack
+
+    from hangdrill.drill.run import run_many
+    from hangdrill.report.live import LiveDisplay
+    from hangdrill.report.plain import PlainListener
+
+    def plain(name: str) -> "Listener":
+        return PlainListener(screen, name if len(items) > 1 else "")
+
+    with ExitStack() as stack:
+        live = stack.enter_context(LiveDisplay(screen, total=len(items))) if screen.is_terminal else None
+        return run_many(
+            [(named.name, named.scenario) for named in items],
+            out_dir=out_dir,
+            jobs=jobs,
+            python=python,
+            environ=dict(os.environ),
+            listener_for=live.listener if live is not None else plain,
+        )
+
+
+def _tell(
+    results: "list[DrillResult]", out_dir: Path, screen: "Console", *, as_json: bool, junit: Path | None
+) -> "ExitCode":
+    """Write summary.json and JUnit, print the results, and give the merged verdict's exit code."""
+    from hangdrill.report.summary import summary_of
+    from hangdrill.report.terminal import print_matrix
+
     summary = summary_of(results, out_dir=str(out_dir))
     write_reports(summary, out_dir, junit)
     if as_json:
         print_json(summary)
     elif len(results) == 1:
-        print_result(screen, results[0], out_dir / results[0].scenario)
+        show_result(screen, results[0], out_dir / results[0].scenario)
     else:
         print_matrix(screen, results)
-    return int(summary.verdict.exit_code)
+        screen.print(f" {out_dir}", soft_wrap=True)
+    return summary.verdict.exit_code
 
 
 def _scenarios(references: tuple[str, ...], words: dict[str, Any], arguments: tuple[str, ...]) -> "list[NamedScenario]":
@@ -132,10 +158,3 @@ def _with_launcher(items: "list[NamedScenario]", launcher: str | None) -> "list[
         validate(table, name=named.name, path=named.path, source=source)
         for named, table in zip(items, tables, strict=True)
     ]
-
-
-def _listeners(screen: "Console", *, live: bool) -> "Callable[[str], Listener]":
-    """One listener a drill: a live table for one drill at a terminal, lines with the drill's name otherwise."""
-    from hangdrill.report.terminal import LiveProgress, PlainProgress
-
-    return lambda name: LiveProgress(screen, name) if live else PlainProgress(screen, name)

@@ -95,8 +95,9 @@ def test_every_command_has_help(name: list[str], capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.startswith("Usage: hangdrill")
 
 
-def test_a_reader_that_goes_away_ends_the_command_without_a_word() -> None:
-    script = "import sys; from hangdrill.cli import run_command; sys.exit(run_command(['list', 'scenarios']))"
+@pytest.mark.parametrize("arguments", [["list", "scenarios"], ["show", "quick/ddp-hold"], ["schema", "result"]])
+def test_a_reader_that_goes_away_ends_the_command_without_a_word(arguments: list[str]) -> None:
+    script = f"import sys; from hangdrill.cli import run_command; sys.exit(run_command({arguments!r}))"
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()

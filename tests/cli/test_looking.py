@@ -34,7 +34,7 @@ def test_show_has_the_command_the_environment_the_deadlines_and_the_expectations
 
 
 def test_show_says_what_is_special(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "warning: recorder.trigger" in out(capsys, "show", "delivery/native-gloo")
+    assert "recorder.trigger: gloo writes no dump" in out(capsys, "show", "delivery/native-gloo")
     assert "culprits: none, no hang" in out(capsys, "show", "quick/ddp-none")
 
 
