@@ -86,16 +86,16 @@ class RunLayout(msgspec.Struct, frozen=True):
 def create_run_dir(root: Path) -> RunLayout:
     """Make a new, private run directory (0700). UsageError when it exists, MachineError when it cannot be made."""
     layout = RunLayout(root)
+    if root.exists():
+        raise UsageError(
+            "the run directory exists already", where=str(root), next_step="name another one with --out, or remove it"
+        )
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         root.mkdir(mode=0o700)
         for directory in (layout.control, layout.sockets, layout.native, layout.evidence):
             directory.mkdir(mode=0o700)
         stat = os.statvfs(root)
-    except FileExistsError as error:
-        raise UsageError(
-            "the run directory exists already", where=str(root), next_step="name another one with --out, or remove it"
-        ) from error
     except OSError as error:
         raise MachineError(
             f"cannot make the run directory: {error.strerror or error}",

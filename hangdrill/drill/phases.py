@@ -40,8 +40,9 @@ def confirm(session: Session) -> bool:
         if not fault.missing(session.control.faults()):
             return ""
         if session.job_over():
-            return "the job ended before"
-        return "something else hangs" if session.road.noticed() else None
+            return "the job ended before it came to that"
+        found = session.road.noticed()
+        return None if found is None else f"before it came to that: {found.why}"
 
     why = session.waiter.until(probe, deadline_s=session.plan.deadlines.confirm_s)
     if why and not fault.missing(session.control.faults()):

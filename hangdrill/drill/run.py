@@ -31,7 +31,7 @@ from hangdrill.drill.plan import Plan, is_healthy, launch_request, launcher_for,
 from hangdrill.drill.pool import run_all
 from hangdrill.drill.procfs import own_id
 from hangdrill.drill.registry import Registration, open_runtime_dir, register, unregister
-from hangdrill.drill.roads import make_road
+from hangdrill.drill.roads import Road, make_road
 from hangdrill.drill.session import Session
 from hangdrill.drill.shutdown import end_everything
 from hangdrill.drill.waiting import Interrupt, Waiter, handling_signals
@@ -55,6 +55,7 @@ def run_drill(
     listener: Listener | None = None,
     interrupt: Interrupt | None = None,
     launcher: Launcher | None = None,
+    road_for: Callable[[Plan, RunLayout], Road] = make_road,
 ) -> DrillResult:
     """Run one drill and judge it.
 
@@ -77,7 +78,7 @@ def run_drill(
             plan,
             layout,
             launcher=launcher,
-            road=make_road(plan, layout),
+            road=road_for(plan, layout),
             journal=journal,
             listener=listener,
             interrupt=interrupt,
@@ -85,6 +86,7 @@ def run_drill(
         session.tell("plan", "planned", {"run_id": plan.run_id})
         with _recording_failures(journal), _locks(session, runtime_dir, interrupt), _registered(plan, runtime_dir):
             _execute(session, environ)
+            interrupt.check()  # also when it came too late to cut anything short
         journal.write("finished")
     result = judge(layout.root)
     listener.finished(result, layout.root)

@@ -3,6 +3,7 @@
 Every step that undoes something is safe to repeat, and none of them is skipped because another one failed.
 """
 
+import signal
 from collections.abc import Mapping
 
 from hangdrill.drill.control import ControlReader
@@ -104,6 +105,10 @@ class Session:
         report = self.supervisor.kill(grace) if kill else self.supervisor.end(grace)
         if self.job is None or self._end_told:
             return
+        if self.job.poll() is None:
+            self.job.signal(
+                signal.SIGKILL
+            )  # its processes are gone; a launcher may know more of it than this host does
         Waiter().until(self.job.poll, deadline_s=deadlines.kill_s)
         self.job.close()
         self._end_told = True
