@@ -6,7 +6,8 @@
 4. torch's debug server, if that is the road
 5. signals
 6. the user's program
-7. its end, announced; then the end it would have had without the agent
+7. its end, announced and waited for; then the end it would have had without the agent, exit status included, except
+   that the interpreter is not torn down (`hangdrill.rank.leaving` says why)
 """
 
 import sys
@@ -23,19 +24,25 @@ from hangdrill.rank.facts import Facts
 from hangdrill.rank.faults import Fault
 from hangdrill.rank.files import Flags, write_json
 from hangdrill.rank.groups import GroupBook
+from hangdrill.rank.leaving import exit_code, leave, print_error
 from hangdrill.rank.opnames import OpNames
 from hangdrill.rank.orders import Identity, Orders, read_orders
 from hangdrill.rank.places import OperationPlace, StepPlace, place_in_destroy, place_in_fetch, place_in_init
 from hangdrill.rank.plane import ControlPlane, recorder_of
 from hangdrill.rank.record import Record
-from hangdrill.rank.target import Target, TargetError, without_agent_frames
+from hangdrill.rank.target import Target, TargetError
 from hangdrill.rank.wrapped import wrap_functions
 
-__all__ = ["Agent", "run_with_agent"]
+__all__ = ["USAGE", "Agent", "run_with_agent"]
+
+GLOO = "ProcessGroupGloo"
+USAGE = 64
+"""Exit code for a bad command line or bad orders, as everywhere in hangdrill."""
 
 
 class Agent:
-    """Everything the agent holds in this process."""
+    """Everything the agent holds in this process. Once there is one, the interpreter must not be torn down: its server
+    may not be alive then (SIGABRT)."""
 
     def __init__(self, orders: Orders, who: Identity) -> None:
         """Create the rank's files and listen on its socket. Raises OSError and RuntimeError."""
@@ -93,8 +100,18 @@ class Agent:
         """Rewrite facts.json."""
         write_json(self._orders.control / f"{self._who.stem}.facts.json", self.facts.without_counts(self.book))
 
-    def close(self) -> None:
-        """The program is over and its evidence is out."""
+    @property
+    def leaves_by_itself(self) -> bool:
+        """Whether the agent ends the process. Where torch is drilled alone and not on gloo, its own end is shown."""
+        first = self.book.groups[0].backend_class if self.book.groups else GLOO
+        return self.ending is not None or first == GLOO
+
+    def end(self, error: BaseException | None) -> None:
+        """The program is over, with `error` or at its end: announce it, and return once its evidence is out."""
+        if self.ending is not None and error is None:
+            self.ending.normally()
+        elif self.ending is not None and error is not None:
+            self.ending.by_exception(error)
         if self.ending is not None:
             self.ending.finish()
         self.plane.remove_socket()
@@ -116,31 +133,28 @@ class Agent:
         return {"last_group": group.desc, "last_sequence": last.sequence, "last_p2p": last.p2p}
 
 
-def run_with_agent(target: Target, orders_path: Path, environ: Mapping[str, str]) -> None:
-    """Run `target` under the orders of `orders_path`. Raises OrdersError, and what the program ends with."""
+def run_with_agent(target: Target, orders_path: Path, environ: Mapping[str, str]) -> NoReturn:
+    """Run `target` under the orders of `orders_path`, to the end of the process. Raises OrdersError and SystemExit."""
     if not dist.is_available():
         raise RuntimeError("this torch was built without torch.distributed: there is nothing to drill")
     agent = Agent(read_orders(orders_path), Identity.from_environment(environ))
-    agent.start()
+    error = _run(target, agent)
+    agent.end(error)
+    if agent.leaves_by_itself:
+        leave(error)
+    agent.plane.shutdown()
+    print_error(error)
+    raise SystemExit(exit_code(error))
+
+
+def _run(target: Target, agent: Agent) -> BaseException | None:
+    """What the program ended with, None for its end."""
     try:
+        agent.start()
         target.run()
-    except TargetError:
-        agent.close()
-        raise
+    except TargetError as error:
+        print(f"hangdrill.rank: {error}", file=sys.stderr)
+        return SystemExit(USAGE)
     except BaseException as error:
-        if agent.ending is not None:
-            agent.ending.by_exception(error)
-        agent.close()
-        _end_as_without_agent(error)
-    if agent.ending is not None:
-        agent.ending.normally()
-    agent.close()
-
-
-def _end_as_without_agent(error: BaseException) -> NoReturn:
-    """Print what Python would have printed, without the agent's frames, and leave with the same status."""
-    if isinstance(error, SystemExit | KeyboardInterrupt):
-        raise error
-    sys.excepthook(type(error), error, without_agent_frames(error.__traceback__))
-    sys.stderr.flush()
-    raise SystemExit(1)
+        return error
+    return None

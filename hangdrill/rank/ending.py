@@ -5,7 +5,6 @@ inside C++ is seen by a watch thread through the wake-up descriptor of Python's 
 user's own for SIGTERM is left alone. Used under trigger = "collector" only.
 """
 
-import ctypes
 import os
 import signal
 import sys
@@ -16,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from hangdrill.rank.files import Flags, wait_until, write_json
+from hangdrill.rank.leaving import die_of, exit_code
 from hangdrill.rank.orders import Identity
 from hangdrill.rank.stacks import frames_of_main_thread, frames_of_traceback, out_of_distributed
 
@@ -55,7 +55,7 @@ class Ending:
 
     def by_exception(self, error: BaseException) -> None:
         """The program ends with an exception (SystemExit is an orderly one)."""
-        code = _exit_code(error)
+        code = exit_code(error)
         orderly = isinstance(error, SystemExit)
         cause = error.__context__ if orderly and code else None if orderly else error  # `except ...: sys.exit(1)`
         details: dict[str, Any] = {}
@@ -115,27 +115,13 @@ class Ending:
             self._announced = "signal"
         self._write("signal", int(signal.SIGTERM), {"frames": frames_of_main_thread()})
         wait_until(self._flags.may_leave, limit_s=self._wait_s)
-        _die_of(signal.SIGTERM)
+        die_of(signal.SIGTERM)
 
     def _forget_in_child(self) -> None:
         """A forked child (a DataLoader worker) shares the pipe: its signals must not end the rank."""
         signal.set_wakeup_fd(-1)
         if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _die_of(signum: signal.Signals) -> None:
-    """As if the signal had never been handled; from any thread, which `signal.signal` cannot do."""
-    ctypes.CDLL(None).signal(int(signum), None)
-    os.kill(os.getpid(), signum)
-
-
-def _exit_code(error: BaseException) -> int:
-    if not isinstance(error, SystemExit):
-        return 130 if isinstance(error, KeyboardInterrupt) else 1
-    if error.code is None:
-        return 0
-    return error.code & 0xFF if isinstance(error.code, int) else 1
 
 
 def _type_name(error: BaseException) -> str:

@@ -6,6 +6,7 @@ all_gather_into_tensor as all_gather and all_to_all_single as all_to_all; a spec
 
 from collections.abc import Mapping
 
+from hangdrill.rank.orders import OrdersError
 from hangdrill.rank.record import COLLECTIVES, P2P, UNRECORDED
 
 __all__ = ["OpNames"]
@@ -61,7 +62,7 @@ class OpNames:
         return next(code for code, known in self.names.items() if known == name)
 
     def matching(self, op: str | None) -> frozenset[int]:
-        """The codes a scenario's `op` stands for; None stands for all that are recorded. Raises ValueError."""
+        """The codes a scenario's `op` stands for; None stands for all that are recorded. Raises OrdersError."""
         if op is None:
             return frozenset(code for code in self.names if self.columns[code] != UNRECORDED)
         wanted = ALIASES.get(op, op)
@@ -69,7 +70,7 @@ class OpNames:
         if wanted in FAMILIES:
             found |= {code for code, name in self.names.items() if name.startswith(f"{wanted}_")}
         if not found:
-            raise ValueError(
+            raise OrdersError(
                 f"fault.op: no operation is called {op!r}; there are {', '.join(sorted(self.names.values()))}"
             )
         return frozenset(found)

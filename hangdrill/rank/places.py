@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from hangdrill.rank.changes import CannotChange, Change
 from hangdrill.rank.ending import Ending
@@ -98,8 +98,8 @@ class StepPlace:
 
     def install(self) -> None:
         """Watch every optimizer of the process."""
-        torch.optim.optimizer.register_optimizer_step_pre_hook(self._before)
-        torch.optim.optimizer.register_optimizer_step_post_hook(self._after)
+        register_optimizer_step_pre_hook(self._before)
+        register_optimizer_step_post_hook(self._after)
 
     def step(self) -> None:
         """A step of a loop without an optimizer."""

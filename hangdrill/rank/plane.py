@@ -70,3 +70,8 @@ class ControlPlane:
     def remove_socket(self) -> None:
         """Take the socket's name away; the process is about to end."""
         self.path.unlink(missing_ok=True)
+
+    def shutdown(self) -> None:
+        """Before a teardown of the interpreter, which aborts while the server lives. Only where nobody asks handlers of
+        Python: it waits for one that is under way, and does not let go of the GIL meanwhile."""
+        self._server.shutdown()
