@@ -8,7 +8,7 @@ from enum import Enum
 
 import msgspec
 
-from hangdrill.checks.words import list_text
+from hangdrill.checks.words import ranks_text
 from hangdrill.model.run import DrillResult
 from hangdrill.model.scenario import FaultKind, WorkloadName
 from hangdrill.model.verdict import Verdict
@@ -99,14 +99,23 @@ def total_text(cells: Sequence[MatrixCell]) -> str:
 
 def remarks(cells: Sequence[MatrixCell]) -> list[str]:
     """What is not right, and why; then what * stands for. Cells with the same reason stand together."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[MatrixCell]] = {}
     for cell in cells:
-        place = f"{cell.workload} {cell.kind}" + ("" if cell.rank is None else f" rank {cell.rank}")
         if cell.word is not CellWord.RIGHT:
-            found.setdefault(f"{cell.word.value}: {cell.why}", []).append(place)
+            found.setdefault(f"{cell.word.value}: {cell.why}", []).append(cell)
         if cell.broken:
-            found.setdefault(f"* failed: {', '.join(cell.broken)}", []).append(place)
-    return [f"{reason} ({list_text(places, most=6)})" for reason, places in sorted(found.items())]
+            found.setdefault(f"* failed: {', '.join(cell.broken)}", []).append(cell)
+    return [f"{reason} ({_places(places, cells)})" for reason, places in sorted(found.items())]
+
+
+def _places(places: Sequence[MatrixCell], cells: Sequence[MatrixCell]) -> str:
+    """ "pipeline: hold, stop rank 1; ddp: kill": the ranks are named where not all of the field are meant."""
+    texts: dict[str, list[str]] = {}
+    for workload, kind in dict.fromkeys((cell.workload, cell.kind) for cell in places):
+        meant, field = of_field(places, workload, kind), of_field(cells, workload, kind)
+        ranks = [cell.rank for cell in meant if cell.rank is not None]
+        texts.setdefault(workload, []).append(kind if len(meant) == len(field) else f"{kind} {ranks_text(ranks)}")
+    return "; ".join(f"{workload}: {', '.join(kinds)}" for workload, kinds in texts.items())
 
 
 def _ranks(field: Sequence[MatrixCell], word: CellWord) -> str:

@@ -47,13 +47,13 @@ def print_result(console: Console, result: DrillResult, run_dir: Path | str, run
 
 def print_summary(console: Console, results: Sequence[DrillResult]) -> None:
     """One row a drill, then the counts."""
-    table = _table("verdict", "drill", "s", "what it came to")
+    table = _table("verdict", "drill", "took", "what it came to")
     table.columns[0].no_wrap = True
     table.columns[2].justify = "right"
     table.columns[2].no_wrap = True
     for result in results:
         total_s = result.timings.total_s
-        elapsed = "" if total_s is None else f"{total_s:.1f}"
+        elapsed = "" if total_s is None else f"{total_s:.1f} s"
         table.add_row(verdict_text(result.verdict), result.scenario, elapsed, _reason(result))
     console.print()
     console.print(table)
@@ -158,8 +158,10 @@ def _counts_line(results: Sequence[DrillResult]) -> Text:
 
 
 def _reason(result: DrillResult) -> Text:
-    """The sentence of a drill that passed; else the checks that did not, and the first one's words."""
+    """The sentence of a drill that passed; else the checks that did not, and the words of the one that says most."""
     troubled = [check for check in result.checks if check.verdict is result.verdict]
+    if result.verdict is Verdict.UNKNOWN:
+        troubled.sort(key=lambda check: check.name != "culprit")
     if result.verdict is Verdict.PASS or not troubled:
         return Text(result.sentence)
     first = troubled[0]

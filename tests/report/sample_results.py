@@ -1,12 +1,6 @@
 """Results to print, made from the records of the checks' tests: one passes, one fails, one cannot tell."""
 
-import sys
-from pathlib import Path
-
 import msgspec
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "checks"))
-
 from healthy_runs import WORLD, held_run, lose_rank, mutate, scenario, undecided
 
 from hangdrill.checks import run_checks
