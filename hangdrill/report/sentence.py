@@ -37,8 +37,16 @@ def operation_text(stuck: StuckOperation) -> str:
 
 
 def place_text(frames: tuple[Frame, ...]) -> str:
-    """ "train.py:42": the innermost frame of the user's own code, which the agent puts first."""
-    return f"{frames[0].filename.rsplit('/', maxsplit=1)[-1]}:{frames[0].line}" if frames else ""
+    """ "train.py:42": the innermost frame of the user's own code; of any code when there is none of the user's."""
+    own = [frame for frame in frames if _is_users(frame.filename)]
+    frame = next(iter(own or frames), None)
+    return f"{frame.filename.rsplit('/', maxsplit=1)[-1]}:{frame.line}" if frame is not None else ""
+
+
+def _is_users(filename: str) -> bool:
+    """Neither torch nor the agent; the workloads that ship with the agent stand for the user's code."""
+    inside_agent = "/hangdrill/rank/" in filename and "/hangdrill/rank/workloads/" not in filename
+    return not inside_agent and "/torch/" not in filename and not filename.startswith("<")
 
 
 def _hang_sentence(diagnosis: Diagnosis, waited_s: float | None, held_at: str) -> str:

@@ -5,7 +5,8 @@ from healthy_runs import diagnosis, held_run, mutate, no_hang, undecided
 from sample_results import passed_run
 
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind
-from hangdrill.report.sentence import diagnosis_sentence, drill_sentence
+from hangdrill.model.dump import Frame
+from hangdrill.report.sentence import diagnosis_sentence, drill_sentence, place_text
 
 
 def test_drill_sentence_has_the_wait_and_the_line():
@@ -57,3 +58,19 @@ def test_undecided_gives_the_first_reason():
 def test_culprit_without_a_stuck_operation_is_still_named():
     two = tuple(Culprit(rank=rank, basis=Basis.OBSERVED, why="") for rank in (0, 3))
     assert diagnosis_sentence(mutate(diagnosis(), stuck=None, kind=None, culprits=two)) == "a hang, ranks 0, 3 named"
+
+
+def test_place_is_the_innermost_line_of_the_users_own_code():
+    names = [
+        "/runs/agent/hangdrill/rank/faults.py",
+        "/site-packages/torch/_tensor.py",
+        "<frozen runpy>",
+        "/home/me/train.py",
+        "/home/me/main.py",
+    ]
+    frames = tuple(Frame(filename=name, line=index, name="f") for index, name in enumerate(names))
+    assert place_text(frames) == "train.py:3"
+    assert place_text(frames[:2]) == "faults.py:0"
+    assert place_text(()) == ""
+    workload = Frame(filename="/runs/agent/hangdrill/rank/workloads/ddp.py", line=17, name="main")
+    assert place_text((*frames[:2], workload)) == "ddp.py:17"

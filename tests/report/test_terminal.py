@@ -123,14 +123,7 @@ def test_diagnosis_without_a_culprit_says_where_to_look(found, start, advice):
 
 def test_plan_shows_named_lists():
     text = printed(print_plan, "quick/ddp-hold", {"command": "torchrun x", "environment": ["A=1", "B=2"], "none": []})
-    assert (
-        text
-        == (
-            "quick/ddp-hold\n\n"
-            + "  command      torchrun x\n  environment  A=1\n               B=2\n  none         -\n"
-        )
-        or words_of(text) == "quick/ddp-hold command torchrun x environment A=1 B=2 none -"
-    )
+    assert words_of(text) == "quick/ddp-hold command torchrun x environment A=1 B=2 none -"
 
 
 def test_names_with_brackets_are_not_taken_for_markup():
