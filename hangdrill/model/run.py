@@ -100,6 +100,8 @@ class RankExit(msgspec.Struct, frozen=True, kw_only=True):
     """The exception came out of torch.distributed, so the last operation of this rank did not finish."""
     last_group: str = ""
     last_sequence: int = 0
+    last_p2p: bool = False
+    """The last operation was a send or receive, so last_sequence is not a collective's."""
     frames: tuple[Frame, ...] = ()
     time_ns: int
 

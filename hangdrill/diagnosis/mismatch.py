@@ -1,0 +1,103 @@
+"""Members of a group that entered one operation (group and sequence) with different ideas of what it is.
+
+Like is compared with like: a backend names operations in its own way, but on all ranks alike. Shapes count by their
+number of elements, and only where they must agree; dtypes nearly always.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from math import prod
+
+from hangdrill.diagnosis.scene import Scene, StuckOp
+from hangdrill.model.diagnosis import HangKind
+from hangdrill.model.dump import Operation
+
+__all__ = ["Mismatch", "describe", "find_mismatch"]
+
+Elements = tuple[tuple[int, ...], tuple[int, ...]]
+Signature = tuple[str, Elements, tuple[str, ...]]
+
+INPUT_AGREES = frozenset({"all_reduce", "reduce", "broadcast", "allreduce_coalesced"})
+BOTH_AGREE = frozenset({"_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor", "reduce_scatter_tensor"})
+LISTS_AGREE = frozenset({"all_gather", "reduce_scatter"})
+"""The list holds one tensor a rank, the same list on all ranks; the single tensor may rightly differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One operation that members entered differently.
+
+    minority is empty when no side is sure to have more than half of those who entered, whoever is not heard of.
+    """
+
+    op: StuckOp
+    kind: HangKind
+    signatures: tuple[tuple[Signature, tuple[int, ...]], ...]
+    minority: frozenset[int]
+
+
+def find_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
+    """What the members did differently in a stuck collective, if they did."""
+    if op.p2p:
+        return None
+    progress = scene.progress_of(op.group)
+    entries = {rank: progress.operations(rank, op.sequence) for rank in op.group.ranks if rank not in scene.untrusted}
+    entries = {rank: operations for rank, operations in entries.items() if operations}
+    if len({operation.backend for operations in entries.values() for operation in operations}) > 1:
+        return None
+    by_signature: dict[tuple[Signature, ...], list[int]] = {}
+    for rank, operations in entries.items():
+        by_signature.setdefault(tuple(sorted(map(_signature, operations))), []).append(rank)
+    if len(by_signature) < 2:
+        return None
+    votes = Counter({signature: len(ranks) for signature, ranks in by_signature.items()})
+    (best, count), *_ = votes.most_common(1)
+    unheard = sum(progress.entered(rank, op.sequence) is not False for rank in op.group.ranks if rank not in entries)
+    decided = count * 2 > len(entries) + unheard
+    return Mismatch(
+        op=op,
+        kind=_kind(list(by_signature)),
+        signatures=tuple(sorted((signature[0], tuple(sorted(ranks))) for signature, ranks in by_signature.items())),
+        minority=frozenset(rank for signature, ranks in by_signature.items() if signature != best for rank in ranks)
+        if decided
+        else frozenset(),
+    )
+
+
+def _kind(signatures: list[tuple[Signature, ...]]) -> HangKind:
+    if len({tuple(name for name, _, _ in parts) for parts in signatures}) > 1:
+        return HangKind.OP_MISMATCH
+    if len({tuple(elements for _, elements, _ in parts) for parts in signatures}) > 1:
+        return HangKind.SHAPE_MISMATCH
+    return HangKind.DTYPE_MISMATCH
+
+
+def _signature(operation: Operation) -> Signature:
+    dtypes = tuple(sorted({*operation.input_dtypes, *operation.output_dtypes}))
+    return operation.name, _elements(operation), dtypes
+
+
+def _elements(operation: Operation) -> Elements:
+    """The numbers of elements that must agree."""
+    inputs = tuple(prod(size) for size in operation.input_sizes)
+    outputs = tuple(prod(size) for size in operation.output_sizes)
+    if operation.name in INPUT_AGREES:
+        return inputs, ()
+    if operation.name in BOTH_AGREE:
+        return inputs, outputs
+    if operation.name in LISTS_AGREE:
+        if len(inputs) == len(outputs) == 1:
+            return inputs, outputs
+        return (inputs, ()) if len(inputs) > 1 else ((), outputs)
+    return (), ()
+
+
+def describe(signature: Signature) -> str:
+    """What one side did, for people: "all_reduce of 1024 elements (Float)"."""
+    name, (inputs, outputs), dtypes = signature
+    counts = inputs or outputs
+    text = name
+    if counts:
+        shown = ", ".join(str(count) for count in counts[:4]) + (", ..." if len(counts) > 4 else "")
+        text += f" of {shown} elements"
+    return f"{text} ({', '.join(dtypes)})" if dtypes else text

@@ -1,0 +1,107 @@
+"""How far each rank came in the collectives of one group: entered, not entered, or nobody knows.
+
+Sequences of a group's collectives count from 1 on every rank alike. A rank's history ends where its dump was taken and
+may begin late (ring buffer), lack what had finished (active operations only) or be cut; so "not entered" is only said
+where a whole history, a list of all active operations or the group's `pg_status` proves it.
+"""
+
+from hangdrill.diagnosis.groups import GroupView
+from hangdrill.diagnosis.status import StatusBook
+from hangdrill.diagnosis.views import RankView, finished
+from hangdrill.model.dump import Operation
+
+__all__ = ["SYNCHRONISING", "Failed", "Progress"]
+
+SYNCHRONISING = frozenset({
+    "all_reduce", "allreduce_coalesced", "all_gather", "_all_gather_base", "all_gather_into_tensor",
+    "all_gather_into_tensor_coalesced", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced", "all_to_all", "all_to_all_single", "barrier",
+})  # fmt: skip
+"""Operations that no rank can finish before all have entered. The root of a broadcast can, and so can the leaves of a
+reduce, gather or scatter."""
+
+Failed = frozenset[tuple[int, int]]
+"""(rank, record id) of operations whose rank reported that they failed, whatever the recorder says."""
+
+
+class Progress:
+    """The standing of every member of one group. `untrusted` ranks are not believed when they lack an operation."""
+
+    def __init__(self, group: GroupView, views: dict[int, RankView], statuses: StatusBook, failed: Failed) -> None:
+        self.group = group
+        self.views = views
+        self.failed = failed
+        self.untrusted: set[int] = set()
+        self._last: dict[int, int] = {}
+        self._sure: dict[int, bool] = {}
+        for rank in group.ranks:
+            self._last[rank], self._sure[rank] = self._stand(rank, statuses.entered(group, rank))
+        self.proven = self._proven()
+
+    def _stand(self, rank: int, counted: int | None) -> tuple[int, bool]:
+        """The last sequence known to be entered, and whether it is known that none came after it."""
+        view = self.views.get(rank)
+        if view is None or view.contradictory:
+            return 0, False
+        operations = self.group.collectives.get(rank, {})
+        recorded = max(operations, default=0)
+        if view.full and (operations or view.from_the_start):
+            return max(recorded, counted or 0), True
+        listed = view.listed and bool(operations) and not self._over(rank, operations[recorded])
+        return max(recorded, counted or 0), listed or counted is not None
+
+    def _proven(self) -> int:
+        """The last sequence that some rank finished and nobody can finish unless all have entered it; 0 if none."""
+        names = {
+            sequence: operations[0].name
+            for by_sequence in self.group.collectives.values()
+            for sequence, operations in by_sequence.items()
+        }
+        proven = 0
+        for rank in self.group.ranks:
+            for sequence, name in names.items():
+                if sequence > proven and name in SYNCHRONISING and self.finished(rank, sequence):
+                    proven = sequence
+        return proven
+
+    def entered(self, rank: int, sequence: int) -> bool | None:
+        """Whether the rank entered the group's collective of this sequence; None when nobody can know."""
+        if sequence <= self._last[rank]:
+            return True
+        return False if self._sure[rank] and rank not in self.untrusted else None
+
+    def last(self, rank: int) -> int:
+        """The last sequence the rank is known to have entered; 0 for none."""
+        return self._last[rank]
+
+    def outdated(self) -> set[int]:
+        """Ranks whose dump lacks an operation that a peer finished, which takes all: their dump is older than it."""
+        return {rank for rank in self.group.ranks if self.proven > self._last[rank] and self._sure[rank]}
+
+    def operations(self, rank: int, sequence: int) -> list[Operation]:
+        """What the rank recorded under this sequence."""
+        return self.group.collectives.get(rank, {}).get(sequence, [])
+
+    def finished(self, rank: int, sequence: int) -> bool:
+        """Whether the rank is known to have finished it: recorded so, forgotten since, or left out of active ones."""
+        operations = self.operations(rank, sequence)
+        if operations:
+            return self._over(rank, operations)
+        return sequence <= self._last[rank]
+
+    def _over(self, rank: int, operations: list[Operation]) -> bool:
+        """Whether the entries of one sequence are over by the rank's own record and report."""
+        return all(finished(operation) and (rank, operation.record_id) not in self.failed for operation in operations)
+
+    def pending(self, rank: int) -> list[int]:
+        """Sequences that the rank is inside of, by its own record; sorted."""
+        mine = self.group.collectives.get(rank, {})
+        return sorted(sequence for sequence, operations in mine.items() if not self._over(rank, operations))
+
+    def stuck(self, rank: int) -> int | None:
+        """The first sequence that the rank is inside of and that no peer's progress proves to be over."""
+        return next((sequence for sequence in self.pending(rank) if sequence > self.proven), None)
+
+    def lagging(self, rank: int) -> int:
+        """How many operations the rank's record calls unfinished although its peers finished them with it."""
+        return sum(sequence <= self.proven for sequence in self.pending(rank))

@@ -1,0 +1,188 @@
+"""Where everybody stands: every operation that some rank is inside of, who is in it, who is not, and who may be.
+
+This is the whole input of the judgement; it names nobody.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hangdrill.diagnosis.groups import GroupView
+from hangdrill.diagnosis.progress import Failed, Progress
+from hangdrill.diagnosis.status import StatusBook
+from hangdrill.diagnosis.transfers import Transfer, find_transfers
+from hangdrill.diagnosis.views import RankView, finished
+
+__all__ = ["Scene", "StuckOp", "look"]
+
+FROZEN_OPERATIONS = 4
+"""So many operations are unfinished in a rank's record, though its peers finished them with it: it stood still."""
+
+
+@dataclass(frozen=True, slots=True)
+class StuckOp:
+    """An operation that nobody's progress proves to be over.
+
+    waiting: ranks inside of it; front: those for which it is the first such operation of its group. absent: members
+    that are known not to have entered it. unknown: members of whom nobody can know. firm: the record says that it is
+    unfinished (nccl2's batches are recorded as finished at once).
+    """
+
+    group: GroupView
+    op: str
+    sequence: int
+    p2p: bool
+    waiting: frozenset[int]
+    front: frozenset[int]
+    absent: frozenset[int]
+    unknown: frozenset[int]
+    created_ns: int
+    firm: bool = True
+
+    @property
+    def joined(self) -> bool:
+        """Whether everybody is known to have entered it."""
+        return not self.absent and not self.unknown
+
+    @property
+    def sort_key(self) -> tuple[int, tuple[bool, str, str, tuple[int, ...]], bool, int, tuple[int, ...]]:
+        """Oldest first; never a tie between two operations."""
+        return (self.created_ns, self.group.sort_key, self.p2p, self.sequence, tuple(sorted(self.waiting)))
+
+
+@dataclass(slots=True)
+class Scene:
+    """All stuck operations, oldest first, and what is to be known about the ranks.
+
+    outdated: their dump is older than what their peers finished with them. frozen: their record stood still while the
+    peers went on with them. doubtful: they may be inside of something that the recorder does not show. unsure: they are
+    inside of an operation of a group whose members nobody knows.
+    """
+
+    views: dict[int, RankView]
+    groups: list[GroupView]
+    progress: dict[int, Progress]
+    stuck: list[StuckOp] = field(default_factory=list)
+    untrusted: set[int] = field(default_factory=set)
+    outdated: set[int] = field(default_factory=set)
+    frozen: dict[int, int] = field(default_factory=dict)
+    doubtful: set[int] = field(default_factory=set)
+    unsure: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def inside(self) -> set[int]:
+        """Ranks that are known to be inside of an operation that is not over."""
+        return {rank for op in self.stuck if op.firm for rank in op.waiting} | self.unsure.keys()
+
+    def progress_of(self, group: GroupView) -> Progress:
+        """The standing of a group's members."""
+        return self.progress[id(group)]
+
+
+def look(views: dict[int, RankView], groups: list[GroupView], failed: Failed) -> Scene:
+    """Build the scene from what the ranks recorded."""
+    statuses = StatusBook(views, groups)
+    progress = {id(group): Progress(group, views, statuses, failed) for group in groups}
+    scene = Scene(views=views, groups=groups, progress=progress)
+    for one in progress.values():
+        scene.outdated |= one.outdated()
+    contradictory = {rank for rank, view in views.items() if view.contradictory}
+    scene.frozen = _frozen(scene, scene.outdated | contradictory)
+    scene.untrusted = scene.outdated | contradictory
+    for one in progress.values():
+        one.untrusted = scene.untrusted
+    for group in groups:
+        _add_collectives(scene, group, progress[id(group)])
+        _add_transfers(scene, group)
+    scene.doubtful.update(_forgotten(scene))
+    scene.stuck.sort(key=lambda op: op.sort_key)
+    return scene
+
+
+def _frozen(scene: Scene, untrusted: set[int]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for group in scene.groups:
+        progress = scene.progress_of(group)
+        for rank, operations in group.collectives.items():
+            if rank not in untrusted and any(entries[0].backend != "gloo" for entries in operations.values()):
+                counts[rank] = counts.get(rank, 0) + progress.lagging(rank)
+    return {rank: count for rank, count in sorted(counts.items()) if count >= FROZEN_OPERATIONS}
+
+
+def _speaks(scene: Scene, rank: int) -> bool:
+    """Whether the rank's own record of what is unfinished can be believed."""
+    return rank not in scene.untrusted and rank not in scene.frozen
+
+
+def _add_collectives(scene: Scene, group: GroupView, progress: Progress) -> None:
+    fronts: dict[int, set[int]] = {}
+    waiting: dict[int, set[int]] = {}
+    for rank in group.collectives:
+        if not _speaks(scene, rank):
+            continue
+        stuck = progress.stuck(rank)
+        if stuck is None:
+            continue
+        if not group.certain and not group.is_default:
+            name = progress.operations(rank, stuck)[0].name
+            scene.unsure[rank] = f"{name} #{stuck} of {group.desc or group.name}"
+            continue
+        fronts.setdefault(stuck, set()).add(rank)
+        for sequence in progress.pending(rank):
+            waiting.setdefault(sequence, set()).add(rank)
+    for sequence, front in fronts.items():
+        scene.stuck.append(_collective(progress, sequence, frozenset(front), frozenset(waiting[sequence])))
+
+
+def _collective(progress: Progress, sequence: int, front: frozenset[int], waiting: frozenset[int]) -> StuckOp:
+    group = progress.group
+    standing = {rank: progress.entered(rank, sequence) for rank in group.ranks if rank not in waiting}
+    operations = [progress.operations(rank, sequence)[0] for rank in sorted(waiting)]
+    return StuckOp(
+        group=group,
+        op=operations[0].name,
+        sequence=sequence,
+        p2p=False,
+        waiting=waiting,
+        front=front,
+        absent=frozenset(rank for rank, entered in standing.items() if entered is False),
+        unknown=frozenset(rank for rank, entered in standing.items() if entered is None),
+        created_ns=min(operation.created_ns for operation in operations),
+    )
+
+
+def _add_transfers(scene: Scene, group: GroupView) -> None:
+    for transfer in find_transfers(group, scene.views, scene.untrusted):
+        if not _speaks(scene, transfer.rank):
+            continue
+        if transfer.posted is None and not transfer.proven:
+            scene.doubtful.add(transfer.rank)
+        elif transfer.proven or transfer.posted is False:
+            scene.stuck.append(_transfer(group, transfer))
+
+
+def _transfer(group: GroupView, transfer: Transfer) -> StuckOp:
+    peers = group.ranks if transfer.peer is None else (transfer.peer,)
+    others = frozenset(peers) - {transfer.rank}
+    only = frozenset({transfer.rank})
+    return StuckOp(
+        group=group,
+        op=transfer.operation.name,
+        sequence=transfer.operation.sequence,
+        p2p=True,
+        waiting=only,
+        front=only,
+        absent=others if transfer.posted is False else frozenset(),
+        unknown=others if transfer.posted is None else frozenset(),
+        created_ns=transfer.operation.created_ns,
+        firm=transfer.proven,
+    )
+
+
+def _forgotten(scene: Scene) -> Iterable[int]:
+    """Ranks whose ring buffer may have dropped an operation that is still unfinished, as their pg_status suggests."""
+    for rank, view in scene.views.items():
+        if view.full and view.first_record > 0:
+            shown = {str(operation.pg_id) for operation in view.operations if not finished(operation)}
+            behind = (s.pg_id for s in view.statuses.values() if s.last_completed < s.last_enqueued)
+            if any(pg_id not in shown for pg_id in behind):
+                yield rank
