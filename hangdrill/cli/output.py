@@ -60,13 +60,22 @@ def show_result(screen: "Console", result: "DrillResult", run_dir: Path) -> None
 
 
 def write_reports(summary: "Summary", out_dir: Path, junit: Path | None) -> None:
-    """summary.json and junit.xml in the out directory, and the JUnit file once more where it was asked for."""
+    """summary.json and junit.xml in the out directory, and the JUnit file once more where it was asked for.
+
+    A drill that could not begin has no result.json of its own yet, and gets one: who reads it finds every drill.
+    """
+    import msgspec
+
     from hangdrill.report.junit import junit_xml
     from hangdrill.report.summary import summary_json
 
     out_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     xml = junit_xml(summary)
     _write(out_dir / "summary.json", summary_json(summary))
+    for result in summary.results:
+        own = out_dir / result.scenario / "result.json"
+        if not own.exists():
+            _write(own, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
     for path in (out_dir / "junit.xml", junit):
         if path is not None:
             _write(path, xml)

@@ -106,6 +106,7 @@ class DrillRunner:
 def run_and_tell(item: pytest.Item, named: NamedScenario, settings: Settings, *, run_dir: Path) -> DrillResult:
     """Run the drill, put what JUnit shows on the item, and call `pytest_hangdrill_result`."""
     from hangdrill.drill.run import run_drill
+    from hangdrill.report.junit import properties_of
     from hangdrill.report.progress import NoopListener
 
     try:
@@ -121,7 +122,8 @@ def run_and_tell(item: pytest.Item, named: NamedScenario, settings: Settings, *,
         raise KeyboardInterrupt(str(error)) from error
     except HangdrillError as error:
         raise DrillUnknown(str(error)) from error
-    item.user_properties.extend(_properties(result, run_dir))
+    properties = (("scenario", result.scenario), *properties_of(result), ("run_dir", str(run_dir)))
+    item.user_properties.extend((f"hangdrill.{name}", value) for name, value in properties)
     item.ihook.pytest_hangdrill_result(item=item, result=result, run_dir=run_dir)
     return result
 
@@ -169,17 +171,6 @@ def _words(given: dict[str, Any]) -> Words:
             "unknown word", where=f"drill(): {unknown[0]}", next_step=nearest(unknown[0], Words.__struct_fields__)
         )
     return msgspec.convert(named, Words, strict=False)
-
-
-def _properties(result: DrillResult, run_dir: Path) -> list[tuple[str, object]]:
-    timings = msgspec.structs.asdict(result.timings)
-    return [
-        ("hangdrill.scenario", result.scenario),
-        ("hangdrill.verdict", result.verdict.value),
-        ("hangdrill.culprits", ",".join(str(rank) for rank in _culprits(result))),
-        *((f"hangdrill.{key}", f"{value:.3f}") for key, value in timings.items() if value is not None),
-        ("hangdrill.run_dir", str(run_dir)),
-    ]
 
 
 def _culprits(result: DrillResult) -> tuple[int, ...]:

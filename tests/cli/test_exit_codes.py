@@ -105,3 +105,9 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(arguments: list
     told = process.stderr.read()
     process.stderr.close()
     assert (told, process.wait(timeout=60)) == (b"", 130)
+
+
+def test_the_page_of_exit_codes_lists_exactly_the_codes() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/exit-codes.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| ([a-z]+) \|", page, flags=re.MULTILINE)
+    assert {(int(code), name) for code, name in rows} == {(int(code), code.name.lower()) for code in ExitCode}

@@ -80,6 +80,7 @@ def test_summary_and_junit_are_written(runs: Runs, tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "o/summary.json").read_text())
     assert (summary["schema"], summary["verdict"]) == ("hangdrill.summary/1", "fail")
     assert (summary["passed"], summary["failed"], summary["unknown"], len(summary["results"])) == (1, 1, 1, 3)
+    assert json.loads((tmp_path / "o/quick/ddp-stop/result.json").read_text())["verdict"] == "fail"
     assert (tmp_path / "o/junit.xml").read_bytes() == (tmp_path / "j/x.xml").read_bytes()
 
 

@@ -105,6 +105,8 @@ def test_junit_has_verdict_culprits_timings_and_run_directory(
         "hangdrill.scenario": "a",
         "hangdrill.verdict": "pass",
         "hangdrill.culprits": "1",
+        "hangdrill.expected_culprits": "1",
+        "hangdrill.sentence": "rank 1 never came",
         "hangdrill.total_s": "9.500",
         "hangdrill.run_dir": f"{pytester.path}/o/a",
     }
