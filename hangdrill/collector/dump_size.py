@@ -1,29 +1,18 @@
 """How many operations a dump holds, to tell whether a second one adds anything. It judges nothing else."""
 
-import io
-import pickle
-from typing import NoReturn
+from hangdrill.recorder.errors import DumpError
+from hangdrill.recorder.pickle_walk import walk_pickle
 
 __all__ = ["count_entries"]
 
 
-class _Refusing(pickle.Unpickler):
-    """Builds plain containers only: dumps need no globals, so whatever asks for one is no dump."""
-
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise pickle.UnpicklingError(f"asks for {module}.{name}")
-
-    def persistent_load(self, pid: object) -> NoReturn:
-        raise pickle.UnpicklingError("asks for a persistent id")
-
-
 def count_entries(data: bytes) -> int | None:
     """The number of entries, None when the bytes are not a whole dump."""
-    if not data.startswith(b"\x80") or not data.endswith(b"."):
-        return None
     try:
-        dump = _Refusing(io.BytesIO(data)).load()
-    except Exception:  # a hostile pickle may raise anything; all of it means the same here
+        tree = walk_pickle(data)
+    except DumpError:
         return None
-    entries = dump.get("entries", []) if isinstance(dump, dict) and "version" in dump else None
-    return len(entries) if isinstance(entries, list) else None
+    if tree.cut_at_byte is not None or not isinstance(tree.value, dict) or "version" not in tree.value:
+        return None
+    entries = tree.value.get("entries", [])
+    return len(entries) if isinstance(entries, list | tuple) else None

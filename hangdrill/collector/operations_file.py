@@ -37,18 +37,10 @@ class OperationsFile:
     def __init__(self, path: Path) -> None:
         with path.open("rb") as stream:
             self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        try:
-            magic, words, slots = struct.unpack_from("<3Q", self._map)
-            if (
-                magic != MAGIC
-                or words != 8
-                or slots > _SLOT_LIMIT
-                or len(self._map) < _HEADER.size + slots * _SLOT.size
-            ):
-                raise ValueError(f"{path}: not an ops file of this version")
-        except (ValueError, struct.error) as error:
+        slots = _slots(self._map)
+        if slots is None:
             self._map.close()
-            raise ValueError(str(error)) from error
+            raise ValueError(f"{path.name}: not an ops file of this version")
         self._slots = slots
 
     def progress(self) -> Progress:
@@ -66,3 +58,12 @@ class OperationsFile:
     def close(self) -> None:
         """Lets go of the mapping."""
         self._map.close()
+
+
+def _slots(data: mmap.mmap) -> int | None:
+    """The number of slots that the header promises and the file holds; None when the header is another one."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, words, slots = struct.unpack_from("<3Q", data)
+    whole = slots <= _SLOT_LIMIT and len(data) >= _HEADER.size + slots * _SLOT.size
+    return slots if magic == MAGIC and words == 8 and whole else None

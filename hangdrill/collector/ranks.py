@@ -136,10 +136,8 @@ class WatchedRank:
         """Learn from the agent's files. Facts are read once for the pid, and at the end for the groups."""
         if self.facts is None and "facts.json" in kinds:
             self.facts = control.facts(self.key)
-        if self.exit is None and "exit.json" in kinds:
-            self.exit = control.exit(self.key)
-            self.facts = control.facts(self.key) or self.facts
-            self.progress_s = time.monotonic()
+        if "exit.json" in kinds and (self.exit is None or self.running):
+            self._take_exit(control)
         if self.operations is None and "ops" in kinds:
             self.operations = control.operations(self.key)
         if self.operations is not None:
@@ -147,6 +145,14 @@ class WatchedRank:
             if progress != self.progress:
                 self.progress = progress
                 self.progress_s = time.monotonic()
+
+    def _take_exit(self, control: ControlDirectory) -> None:
+        """A program that goes on after an announced exception announces its end once more: the last word counts."""
+        end = control.exit(self.key)
+        if end is not None and end != self.exit:
+            self.exit = end
+            self.facts = control.facts(self.key) or self.facts
+            self.progress_s = time.monotonic()
 
     def take_process(self) -> None:
         """Learn from /proc. A pid is pinned with its start time the first time it is seen alive."""

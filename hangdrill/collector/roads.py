@@ -31,7 +31,7 @@ _NOT_FOUND = 404
 
 
 class PullOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to pull from, and what is known already. orderly: its program ended well, so one short question is enough."""
+    """What came of it. notes: why roads failed. entries: as in the order, brought up to date."""
 
     key: RankKey
     reason: PullReason
@@ -49,7 +49,7 @@ class PullOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PullReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. notes: of each road that failed, why. entries: as in the order, brought up to date."""
+    """What came of it. notes: why roads failed. entries: as in the order, brought up to date."""
 
     answered: bool = False
     notes: tuple[str, ...] = ()
