@@ -1,22 +1,10 @@
 """How ranks, sizes and lists are said in a sentence, the same in every check and report."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+from hangdrill.diagnosis.words import name_ranks as ranks_text
 
 __all__ = ["count_text", "list_text", "range_text", "ranks_text", "size_text"]
-
-MOST_RANKS_LISTED = 8
-"""Above this many ranks, neighbours are joined to ranges: "ranks 0-6, 8-1023"."""
-
-
-def ranks_text(ranks: Iterable[int]) -> str:
-    """ "rank 3", "ranks 0, 2, 3", "no rank"; long lists as ranges."""
-    ordered = sorted(set(ranks))
-    if not ordered:
-        return "no rank"
-    if len(ordered) == 1:
-        return f"rank {ordered[0]}"
-    parts = [str(rank) for rank in ordered] if len(ordered) <= MOST_RANKS_LISTED else _ranges(ordered)
-    return "ranks " + ", ".join(parts)
 
 
 def list_text(items: Sequence[str], most: int = 5) -> str:
@@ -42,9 +30,3 @@ def size_text(size_bytes: int) -> str:
     if size_bytes < 1024 * 1024:
         return f"{size_bytes / 1024:.1f} KiB"
     return f"{size_bytes / 1024 / 1024:.1f} MiB"
-
-
-def _ranges(ordered: Sequence[int]) -> list[str]:
-    starts = [rank for index, rank in enumerate(ordered) if index == 0 or ordered[index - 1] != rank - 1]
-    ends = [rank for index, rank in enumerate(ordered) if index == len(ordered) - 1 or ordered[index + 1] != rank + 1]
-    return [str(start) if start == end else f"{start}-{end}" for start, end in zip(starts, ends, strict=True)]

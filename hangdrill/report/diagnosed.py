@@ -8,8 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hangdrill.checks.words import count_text, ranks_text
+from hangdrill.diagnosis import sentence
 from hangdrill.model.diagnosis import Basis, Diagnosis, HangVerdict, RankRoll
-from hangdrill.report.sentence import diagnosis_sentence, operation_text
+from hangdrill.report.sentence import operation_text
 from hangdrill.report.style import hang_text
 
 __all__ = ["print_diagnosis"]
@@ -17,9 +18,9 @@ __all__ = ["print_diagnosis"]
 Rows = Iterator[tuple[str, str]]
 
 
-def print_diagnosis(console: Console, diagnosis: Diagnosis, sentence: str = "") -> None:
-    """Everything that the diagnosis says. sentence is made from it when none is given."""
-    console.print(Text.assemble(hang_text(diagnosis.verdict), f"  {sentence or diagnosis_sentence(diagnosis)}"))
+def print_diagnosis(console: Console, diagnosis: Diagnosis, said: str = "") -> None:
+    """Everything that the diagnosis says; its own sentence first, or the one given."""
+    console.print(Text.assemble(hang_text(diagnosis.verdict), f"  {said or sentence(diagnosis)}"))
     table = Table.grid(padding=(0, 2))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")

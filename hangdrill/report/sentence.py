@@ -1,34 +1,36 @@
-"""A diagnosis in one sentence, as the terminal, result.json and JUnit say it.
+"""The sentence of a drill: the diagnosis's own, with how long the others waited and where the culprit stands.
 
 "rank 1 never entered all_reduce #4 of default_pg; ranks 0, 2, 3 waited 5.0 s; held at train.py:42"
 """
 
 from hangdrill.checks.evidence import fault_reports, hang_artifacts
-from hangdrill.checks.words import ranks_text
-from hangdrill.model.diagnosis import Basis, Diagnosis, HangKind, HangVerdict, StuckOperation
+from hangdrill.diagnosis import sentence
+from hangdrill.model.diagnosis import HangVerdict, StuckOperation
 from hangdrill.model.dump import Frame
 from hangdrill.model.run import RecordedRun
+from hangdrill.model.scenario import FaultKind
 
-__all__ = ["diagnosis_sentence", "drill_sentence", "operation_text", "place_text"]
+__all__ = ["drill_sentence", "operation_text", "place_text"]
+
+WAITED = " waited"
+HOLDING = {
+    FaultKind.HOLD, FaultKind.HOLD_GIL, FaultKind.STOP, FaultKind.SPIN, FaultKind.IN_DESTROY, FaultKind.DATALOADER,
+}  # fmt: skip
+"""Faults that keep a rank where it is; the others happen there."""
 
 
 def drill_sentence(run: RecordedRun) -> str:
-    """The sentence of a drill: with how long the others waited and where the faulted rank stands, by its own report."""
+    """One sentence, without a full stop. What is not known is left out."""
     if run.diagnosis is None:
         return "there is no diagnosis"
-    return diagnosis_sentence(run.diagnosis, waited_s=_waited_s(run), held_at=_held_at(run))
-
-
-def diagnosis_sentence(diagnosis: Diagnosis, *, waited_s: float | None = None, held_at: str = "") -> str:
-    """One sentence, without a full stop. waited_s and held_at are left out when they are not known."""
-    match diagnosis.verdict:
-        case HangVerdict.NO_HANG:
-            return "no hang: nothing is pending"
-        case HangVerdict.UNDECIDED:
-            reason = f": {diagnosis.notes[0].rstrip('.')}" if diagnosis.notes else ""
-            return f"cannot tell whether there was a hang{reason}"
-        case HangVerdict.HANG:
-            return _hang_sentence(diagnosis, waited_s, held_at)
+    said = sentence(run.diagnosis)
+    if run.diagnosis.verdict is not HangVerdict.HANG:
+        return said
+    waited_s, place = _waited_s(run), _place_of_culprit(run)
+    if waited_s is not None and said.endswith(WAITED):
+        said += f" {waited_s:.1f} s"
+    verb = "held" if run.scenario.fault.kind in HOLDING else run.scenario.fault.kind.value
+    return f"{said}; {verb} at {place}" if place else said
 
 
 def operation_text(stuck: StuckOperation) -> str:
@@ -47,45 +49,6 @@ def _is_users(filename: str) -> bool:
     """Neither torch nor the agent; the workloads that ship with the agent stand for the user's code."""
     inside_agent = "/hangdrill/rank/" in filename and "/hangdrill/rank/workloads/" not in filename
     return not inside_agent and "/torch/" not in filename and not filename.startswith("<")
-
-
-def _hang_sentence(diagnosis: Diagnosis, waited_s: float | None, held_at: str) -> str:
-    culprits = [culprit.rank for culprit in diagnosis.culprits]
-    stuck = diagnosis.stuck
-    if stuck is None:
-        kind = f" ({diagnosis.kind.value})" if diagnosis.kind is not None else ""
-        return f"a hang{kind}, " + (f"{ranks_text(culprits)} named" if culprits else "nobody can be named")
-    if not culprits:
-        return _nobody_sentence(diagnosis, stuck)
-    parts = [f"{ranks_text(culprits)} {_deed(diagnosis, stuck)}"]
-    waiting = [rank for rank in stuck.waiting if rank not in culprits]
-    if waiting:
-        parts.append(f"{ranks_text(waiting)} waited" + (f" {waited_s:.1f} s" if waited_s is not None else ""))
-    return "; ".join([*parts, f"held at {held_at}"] if held_at else parts)
-
-
-def _nobody_sentence(diagnosis: Diagnosis, stuck: StuckOperation) -> str:
-    if diagnosis.kind is HangKind.ALL_JOINED:
-        return f"{ranks_text(stuck.waiting)} all entered {operation_text(stuck)} and nobody finished"
-    return f"{ranks_text(stuck.waiting)} wait in {operation_text(stuck)}, and the dumps cannot say for whom"
-
-
-def _deed(diagnosis: Diagnosis, stuck: StuckOperation) -> str:
-    operation = operation_text(stuck)
-    match diagnosis.kind:
-        case HangKind.OP_MISMATCH:
-            return f"called another operation than {operation}"
-        case HangKind.SHAPE_MISMATCH:
-            return f"entered {operation} with another size"
-        case HangKind.DTYPE_MISMATCH:
-            return f"entered {operation} with another dtype"
-        case HangKind.P2P_UNMATCHED:
-            return f"never answered {operation}"
-        case HangKind.ORDER_INVERSION:
-            return f"entered operations in another order around {operation}"
-        case HangKind.RANK_ABSENT | HangKind.ALL_JOINED | None:
-            inferred = all(culprit.basis is Basis.INFERRED for culprit in diagnosis.culprits)
-            return f"never entered {operation}" + (", inferred by the absence of a dump" if inferred else "")
 
 
 def _waited_s(run: RecordedRun) -> float | None:
@@ -107,8 +70,8 @@ def _waited_s(run: RecordedRun) -> float | None:
     return max(0.0, (max(pulled_ns) - min(since_ns)) / 1e9)
 
 
-def _held_at(run: RecordedRun) -> str:
-    """Where the first faulted culprit stands."""
+def _place_of_culprit(run: RecordedRun) -> str:
+    """Where the first culprit's fault took, by its own report."""
     culprits = {culprit.rank for culprit in run.diagnosis.culprits} if run.diagnosis is not None else set()
     reports = [report for report in fault_reports(run) if report.rank in culprits and report.frames]
     return place_text(reports[0].frames) if reports else ""

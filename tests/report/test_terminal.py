@@ -99,7 +99,7 @@ def test_diagnosis_shows_what_is_missing_and_what_is_inferred():
     inferred = (Culprit(rank=1, basis=Basis.INFERRED, why="no dump"),)
     text = words_of(printed(print_diagnosis, mutate(diagnosis(), ranks=roll, culprits=inferred)))
     for words in (
-        "never entered all_reduce #4 of default_pg, inferred by the absence of a dump",
+        "rank 1 left no sign of having entered all_reduce #4 of default_pg",
         "rank 1 (inferred, not observed): no dump",
         "dumps 2 of 4 missing rank 1 stale rank 3 empty rank 0",
         "unreadable rank 2, fr_2: cut at byte 812; 7 operations salvaged",
@@ -110,7 +110,7 @@ def test_diagnosis_shows_what_is_missing_and_what_is_inferred():
 @pytest.mark.parametrize(
     ("found", "start", "advice"),
     [
-        (no_hang(), "NO HANG no hang: nothing is pending", "the stacks and the data loader"),
+        (no_hang(), "NO HANG no hang: no operation is pending", "the stacks and the data loader"),
         (undecided(), "UNDECIDED cannot tell whether there was a hang: gloo records no p2p", "the GPUs, the network"),
         (mutate(undecided(), ranks=RankRoll(expected=2, missing=(1,))), "UNDECIDED", "the logs of rank 1"),
     ],
