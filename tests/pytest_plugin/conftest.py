@@ -53,14 +53,16 @@ def fake_drill(monkeypatch: pytest.MonkeyPatch) -> FakeDrill:
     return fake
 
 
+ARGUMENTS = ("-p", "hangdrill.pytest_plugin", "-p", "no:cacheprovider", "-ra")
+
+
 @pytest.fixture
-def inner(pytester: pytest.Pytester, pytestconfig: pytest.Config) -> Callable[..., pytest.RunResult]:
-    """Run pytest on the pytester's files, in this process, with the plugin loaded exactly once."""
-    by_entry_point = pytestconfig.pluginmanager.get_plugin("hangdrill") is not None
-    load = [] if by_entry_point else ["-p", "hangdrill.pytest_plugin"]
+def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
+    """Run pytest on the pytester's files, in this process, with no plugin but ours."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     def run(*arguments: str, **options: Any) -> pytest.RunResult:
-        return pytester.runpytest_inprocess(*load, "-p", "no:cacheprovider", "-ra", *arguments, **options)
+        return pytester.runpytest_inprocess(*ARGUMENTS, *arguments, **options)
 
     return run
 
@@ -79,18 +81,13 @@ def scenario_file(pytester: pytest.Pytester) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def inner_process(
-    pytester: pytest.Pytester, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., pytest.RunResult]:
+def inner_process(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """The same in a process of its own, for what a pytest inside a pytest cannot show."""
     root = str(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).strip(os.pathsep))
-    by_entry_point = pytestconfig.pluginmanager.get_plugin("hangdrill") is not None
-    load = [] if by_entry_point else ["-p", "hangdrill.pytest_plugin"]
 
     def run(*arguments: str) -> pytest.RunResult:
-        return pytester.run(
-            sys.executable, "-m", "pytest", *load, "-p", "no:cacheprovider", "-ra", *arguments, timeout=120
-        )
+        return pytester.run(sys.executable, "-m", "pytest", *ARGUMENTS, *arguments, timeout=120)
 
     return run

@@ -23,7 +23,7 @@ def test_a_session_without_drills_imports_nothing_heavy(inner_process: Run, pyte
         def test_it():
             assert [name for name in {HEAVY!r} if name in sys.modules] == []
     """)
-    inner_process("-p", "no:xdist").assert_outcomes(passed=1)
+    inner_process().assert_outcomes(passed=1)
 
 
 def test_workers_of_xdist_share_one_out_directory(
@@ -43,6 +43,6 @@ def test_workers_of_xdist_share_one_out_directory(
 
         hangdrill.drill.run.run_drill = fake
     """)
-    inner_process("-n", "2").assert_outcomes(passed=4)
+    inner_process("-p", "xdist", "-n", "2").assert_outcomes(passed=4)
     (out,) = (pytester.path / "hangdrill-runs").iterdir()
     assert sorted(path.name for path in out.iterdir()) == ["a", "b", "c", "d"]

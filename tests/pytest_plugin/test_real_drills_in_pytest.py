@@ -45,7 +45,7 @@ def test_a_real_scenario_passes_and_its_record_stays(
     inner_process: Run, scenario_file: Callable[..., Path], pytester: pytest.Pytester, runtime_dir: Path
 ) -> None:
     scenario_file("scenarios/hold.toml", (JOB + HOLD).format(timeout_s=3))
-    inner_process("--junitxml=x.xml", "--hangdrill-out=o", "-p", "no:xdist").assert_outcomes(passed=1)
+    inner_process("--junitxml=x.xml", "--hangdrill-out=o").assert_outcomes(passed=1)
     properties = {item.get("name"): item.get("value") for item in Xml.parse(pytester.path / "x.xml").iter("property")}
     assert (properties["hangdrill.verdict"], properties["hangdrill.culprits"]) == ("pass", "1")
     assert (pytester.path / "o/hold/result.json").is_file()
@@ -56,7 +56,7 @@ def test_a_timeout_by_signal_ends_the_drill_and_every_rank(
     inner_process: Run, scenario_file: Callable[..., Path], pytester: pytest.Pytester, runtime_dir: Path
 ) -> None:
     scenario_file("hold.toml", (JOB + HOLD).format(timeout_s=100))
-    result = inner_process("--timeout=9", "--timeout-method=signal", "-p", "no:xdist")
+    result = inner_process("-p", "pytest_timeout", "--timeout=15", "--timeout-method=signal")
     result.assert_outcomes(failed=1)
     assert processes_of(pytester.path) == []
     assert list(runtime_dir.glob("drill-*.json")) == []
@@ -66,7 +66,7 @@ def test_after_a_timeout_by_thread_clean_finds_what_is_left(
     inner_process: Run, scenario_file: Callable[..., Path], pytester: pytest.Pytester, runtime_dir: Path
 ) -> None:
     scenario_file("hold.toml", (JOB + HOLD).format(timeout_s=100))
-    result = inner_process("--timeout=9", "--timeout-method=thread", "-p", "no:xdist")
+    result = inner_process("-p", "pytest_timeout", "--timeout=15", "--timeout-method=thread")
     assert result.ret != pytest.ExitCode.OK
     assert processes_of(pytester.path) != []  # os._exit: nobody had the time to end them
     found = clean(dry_run=False, environ=os.environ)
@@ -75,16 +75,13 @@ def test_after_a_timeout_by_thread_clean_finds_what_is_left(
 
 
 def test_an_interrupt_ends_the_drill_and_every_rank(
-    scenario_file: Callable[..., Path], pytester: pytest.Pytester, runtime_dir: Path, pytestconfig: pytest.Config
+    scenario_file: Callable[..., Path], pytester: pytest.Pytester, runtime_dir: Path
 ) -> None:
     scenario_file("hold.toml", (JOB + HOLD).format(timeout_s=100))
-    load = [] if pytestconfig.pluginmanager.get_plugin("hangdrill") else ["-p", "hangdrill.pytest_plugin"]
-    root = str(Path(__file__).parents[2])
-    command = [sys.executable, "-m", "pytest", *load, "-p", "no:cacheprovider", "-p", "no:xdist", str(pytester.path)]
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "pytest", "-p", "hangdrill.pytest_plugin", "-p", "no:cacheprovider"],
         cwd=pytester.path,
-        env={**os.environ, "PYTHONPATH": root},
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
