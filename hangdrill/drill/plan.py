@@ -46,8 +46,8 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     restart_s: float
     collector_s: float = 5.0
     """The collector finishes after the job has ended."""
-    int_s: float = 1.0
-    term_s: float = 1.0
+    int_s: float = 0.5
+    term_s: float = 0.5
     kill_s: float = 10.0
 
 
