@@ -90,8 +90,8 @@ def _roll_notes(roll: RankRoll) -> list[str]:
     notes = []
     if roll.empty and len(roll.empty) < len(roll.present):
         notes.append(
-            f"the dump of {name_ranks(roll.empty)} is empty while others are not: the process lived, but its recorder"
-            " had nothing, or another backend was asked for"
+            f"the dump of {name_ranks(roll.empty)} is empty while others are not: the process lived and had entered no"
+            " operation, or another backend was asked for"
         )
     elif roll.empty:
         notes.append("all dumps are empty: the recorder had nothing, or another backend was asked for")

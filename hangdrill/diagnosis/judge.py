@@ -59,7 +59,7 @@ class _Case:
         return {
             rank
             for rank, view in scene.views.items()
-            if not view.empty and rank not in scene.untrusted and rank not in scene.frozen and rank not in self.busy
+            if not view.mute and rank not in scene.untrusted and rank not in scene.frozen and rank not in self.busy
         }
 
 
@@ -230,7 +230,7 @@ def _inferred(case: _Case) -> Judgement | None:
 
 def _inferred_culprit(case: _Case, rank: int, op: StuckOp) -> Culprit:
     view = case.scene.views.get(rank)
-    left = "it left no dump" if view is None else "its dump is empty" if view.empty else "its dump does not say"
+    left = "it left no dump" if view is None else "its dump is empty" if view.mute else "its dump does not say"
     reason = explain(case.reports.get(rank))
     why = f"{left}, and {name_ranks(op.waiting)} waited for it in {_where(op)}"
     return Culprit(rank=rank, basis=Basis.INFERRED, why=f"{why}; {reason}" if reason else why)
@@ -249,7 +249,7 @@ def _undecided(case: _Case) -> Judgement:
     if scene.doubtful:
         notes.append(
             f"{name_ranks(scene.doubtful)} may be inside of an operation that the record does not show as unfinished"
-            " (nccl2 records a batched send or receive as completed when it is issued)"
+            " (a batched send or receive reads completed with nccl2, and unfinished for good with nccl-legacy)"
         )
     for rank, where in sorted(scene.unsure.items()):
         notes.append(f"rank {rank} is inside {where}, a group whose members no dump names")
@@ -273,7 +273,7 @@ def _nothing_pending(case: _Case) -> Judgement:
         notes.append(f"{name_ranks(case.missing, capital=False)} left no dump, and may have been waiting")
     if scene.outdated:
         notes.append(f"{name_ranks(scene.outdated)} never entered what others finished with them")
-    silent = {rank for rank, view in scene.views.items() if view.empty or view.contradictory}
+    silent = {rank for rank, view in scene.views.items() if view.mute or view.contradictory}
     if silent:
         notes.append(f"{name_ranks(silent)} left dumps that say nothing: an empty recorder, or another backend's")
     partial = {rank for rank, view in scene.views.items() if not view.full} - silent
@@ -284,8 +284,8 @@ def _nothing_pending(case: _Case) -> Judgement:
     hidden = scene.doubtful | {rank for op in scene.stuck for rank in op.waiting}
     if hidden:
         notes.append(
-            f"{name_ranks(hidden)} issued batched sends or receives, which nccl2 records as completed at once:"
-            " that they hang does not show"
+            f"{name_ranks(hidden)} issued sends or receives that may have been batched: those read completed with"
+            " nccl2, and unfinished for good with nccl-legacy, so nobody can tell whether they hang"
         )
     stopped = {rank for rank, report in case.reports.items() if report.exit is None and suspicious(report)}
     if stopped:

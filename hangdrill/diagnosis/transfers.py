@@ -20,7 +20,8 @@ class Transfer:
     """A send or receive that a rank is inside of, and how its peer stands.
 
     posted: the peer has issued its part; None when nobody can know. proven: the record itself says that it is
-    unfinished; False for nccl2's batches, which are recorded as finished at once.
+    unfinished, and can be believed: not of nccl2's batches, which are recorded as finished at once, nor of the parts of
+    nccl-legacy's, which stay unfinished for good, where the entry of the batch may have been left out.
     """
 
     rank: int
@@ -46,7 +47,8 @@ def _of_rank(group: GroupView, views: dict[int, RankView], untrusted: set[int], 
         peer = _global(group, operation.peer)
         if peer is None:
             if not finished(operation):
-                yield Transfer(rank=rank, peer=None, operation=operation, posted=None, proven=True)
+                proven = not _may_be_a_part(operation, views[rank])
+                yield Transfer(rank=rank, peer=None, operation=operation, posted=None, proven=proven)
         else:
             pairs.setdefault((operation.name, peer), []).append(operation)
     for (_, peer), mine in sorted(pairs.items(), key=lambda item: item[0]):
@@ -68,8 +70,8 @@ def _of_pair(
     batched = _batched(group.p2p[rank])
     waiting = 0
     for number, operation in enumerate(mine):
-        unproven = seems_finished_at_once(operation)
-        if finished(operation) and not unproven:
+        unproven = seems_finished_at_once(operation) or _may_be_a_part(operation, view)
+        if finished(operation) and not seems_finished_at_once(operation):
             continue
         posted: bool | None
         if whole and not any_source:
@@ -84,6 +86,11 @@ def _of_pair(
         if posted is False and peer_untrusted:
             posted = None
         yield Transfer(rank=rank, peer=peer, operation=operation, posted=posted, proven=not unproven)
+
+
+def _may_be_a_part(operation: Operation, view: RankView) -> bool:
+    """Whether it may be a part of a finished batch of nccl-legacy, whose own entry was left out."""
+    return operation.backend == "nccl" and not view.full
 
 
 def _counterparts(group: GroupView, rank: int, peer: int, name: str) -> tuple[list[Operation], bool]:

@@ -38,8 +38,14 @@ class RankView:
 
     @property
     def empty(self) -> bool:
-        """Whether the rank left dumps that say nothing at all."""
+        """Whether no operation was ever recorded."""
         return not self.operations and all(status.last_enqueued < 0 for status in self.statuses.values())
+
+    @property
+    def mute(self) -> bool:
+        """Whether that is all there is to know: a recorder that was asked for another backend's history is as empty,
+        but then it knows no group either."""
+        return self.empty and not self.full
 
     @property
     def from_the_start(self) -> bool:
@@ -82,11 +88,11 @@ def _merge(rank: int, dumps: list[RankDump]) -> RankView:
                 view.groups.setdefault((group.name, group.desc), group.ranks)
         for status in dump.status:
             view.statuses[status.pg_id] = _later(view.statuses.get(status.pg_id), status)
-    whole = [dump for dump in dumps if dump.operations and not dump.only_active and not dump.salvaged]
-    view.full = bool(whole)
-    view.listed = any(dump.only_active for dump in dumps)
-    view.first_record = min((dump.operations[0].record_id for dump in whole), default=0)
     view.operations = _settle_batches([known[number] for number in sorted(known)])
+    whole = [dump for dump in dumps if dump.operations and not dump.only_active and not dump.salvaged]
+    view.full = bool(whole) or (view.empty and any(dump.groups and not dump.salvaged for dump in dumps))
+    view.listed = not view.empty and any(dump.only_active for dump in dumps)
+    view.first_record = min((dump.operations[0].record_id for dump in whole), default=0)
     return view
 
 
