@@ -1,0 +1,128 @@
+"""What the agent's hook costs a healthy job: an all_reduce loop of two gloo ranks without, with, and after the hook.
+
+The same loop runs alternately on a group that never had a hook, on one with the counting hook ("armed"), on one with
+the hook of the faulty rank, which also looks for its operation ("watching"), and on one whose hooks were taken off
+again ("disarmed"). The rounds are short, so that many are undisturbed by the rest of the machine, and the fastest tenth
+of each is compared. gloo's own time varies by more than the hook costs, so the same is measured with torch's fake
+backend, which communicates nothing. Goal: at most 2.5 us an operation, 0 disarmed.
+"""
+
+import argparse
+import os
+import socket
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+
+from hangdrill.rank.facts import Facts
+from hangdrill.rank.faults import Fault
+from hangdrill.rank.files import Flags
+from hangdrill.rank.groups import GroupBook
+from hangdrill.rank.opnames import OpNames
+from hangdrill.rank.orders import FaultOrder, Identity, Orders
+from hangdrill.rank.places import OperationPlace
+from hangdrill.rank.record import Record
+
+MODES = ("no hook", "armed", "watching", "disarmed")
+FAR_AWAY = 1_000_000_000
+GOAL_US = 2.5
+
+
+def make_groups(scratch: Path, rank: int, ranks: list[int]) -> dict[str, Any]:
+    """A group for every mode."""
+    members = dist.HookOpName.__members__ if hasattr(dist, "HookOpName") else None
+    members = members or torch._C._distributed_c10d.HookOpName.__members__
+    names = OpNames({name: int(member) for name, member in members.items()})
+    groups = {}
+    for mode in MODES:
+        group = groups[mode] = dist.new_group(ranks, group_desc=mode)
+        if mode == "no hook":
+            continue
+        fault = FaultOrder(kind="hold" if mode == "watching" else "none", ranks=(rank,), group=mode, nth=FAR_AWAY)
+        orders = Orders(run_id="benchmark", control=scratch, sockets=scratch, fault=fault)
+        who = Identity(rank=rank, attempt=0, world_size=len(ranks), local_rank=rank)
+        record = Record(scratch / f"{mode}.{rank}.ops")
+        place = OperationPlace(
+            Fault(orders, who, Flags(scratch, rank, who.stem)),
+            record,
+            names,
+            Facts(who, backend="gloo", placement="pre-hook"),
+            lambda: None,
+        )
+        book = GroupBook(place.hooks, lambda: None)
+        book.adopt(group, ranks)
+        if mode == "disarmed":
+            book.disarm()
+    return groups
+
+
+def loop_us(group: Any, tensor: Any, operations: int) -> float:
+    """Microseconds an operation."""
+    began = time.perf_counter_ns()
+    for _ in range(operations):
+        dist.all_reduce(tensor, group=group)
+    return (time.perf_counter_ns() - began) / 1000 / operations
+
+
+def rank_main(rank: int, options: SimpleNamespace) -> None:
+    """One rank of one measurement; rank 0 prints."""
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(options.port), GLOO_SOCKET_IFNAME="lo")
+    if options.backend == "fake":
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    else:
+        dist.init_process_group(options.backend, rank=rank, world_size=2)
+    groups = make_groups(Path(options.scratch), rank, [0, 1])
+    tensor = torch.ones(256)
+    for group in groups.values():
+        loop_us(group, tensor, 4 * options.operations)  # connections, caches
+    found: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for number in range(options.rounds):
+        for index in range(len(MODES)):
+            mode = MODES[(index + number) % len(MODES)]
+            found[mode].append(loop_us(groups[mode], tensor, options.operations))
+    if rank == 0:
+        report(options.backend, found)
+    if options.backend != "fake":
+        dist.barrier()
+    os._exit(0)  # torch 2.15 may abort in the teardown of the interpreter: docs/what-torch-does.md
+
+
+def report(backend: str, found: dict[str, list[float]]) -> None:
+    """The time that the fastest tenth of the rounds kept to: what else runs on the machine only ever adds."""
+    least = {mode: statistics.quantiles(times, n=10)[0] for mode, times in found.items()}
+    bare = least["no hook"]
+    print(f"{backend}: all_reduce of 1 KiB, fastest tenth of {len(found['no hook'])} rounds", flush=True)
+    for mode, time_us in least.items():
+        print(f"  {mode:9} {time_us:8.2f} us   {time_us - bare:+6.2f} us   {time_us / bare:5.3f} x", flush=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--operations", type=int, default=50)
+    given = parser.parse_args()
+    print(f"torch {torch.__version__}; goal: armed at most +{GOAL_US} us, disarmed +0")
+    for backend in ("gloo", "fake"):
+        with tempfile.TemporaryDirectory() as scratch:
+            options = SimpleNamespace(**vars(given), backend=backend, scratch=scratch, port=free_port())
+            multiprocessing.spawn(rank_main, args=(options,), nprocs=1 if backend == "fake" else 2)
+
+
+if __name__ == "__main__":
+    main()
