@@ -3,8 +3,7 @@
 Everything starts from the expected ranks of the scenario, never from the files that exist.
 """
 
-from collections.abc import Iterable
-
+from hangdrill.checks.index import Index
 from hangdrill.model.dump import RankDump
 from hangdrill.model.run import AgentFacts, Artifact, ArtifactKind, FaultReport, FileFacts, PullReason, RecordedRun
 from hangdrill.model.scenario import FaultKind
@@ -20,6 +19,7 @@ __all__ = [
     "facts_at",
     "fault_reports",
     "fault_took",
+    "files_of",
     "hang_artifacts",
     "is_inside",
     "judged_agents",
@@ -33,6 +33,10 @@ COLLECTED = "collected"
 
 INSPECTED = "inspected"
 """The journal's event of an inspection; its detail's `when` names it."""
+
+_ARTIFACTS_BY_RANK = Index[Artifact](lambda artifact: artifact.rank)
+_FILES_BY_PLACE = Index[FileFacts](lambda facts: (facts.path, facts.when))
+_FILES_BY_RANK = Index[FileFacts](lambda facts: facts.rank)
 
 HISTORY_KINDS = (ArtifactKind.DUMP, ArtifactKind.TRACE)
 
@@ -96,10 +100,8 @@ def judged_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
     attempt, inspected_ns = judged_attempt(run), _inspected_ns(run)
     return tuple(
         artifact
-        for artifact in run.artifacts
-        if artifact.rank == rank
-        and artifact.attempt == attempt
-        and (inspected_ns is None or artifact.pulled_ns <= inspected_ns)
+        for artifact in _ARTIFACTS_BY_RANK.find(run.artifacts, rank)
+        if artifact.attempt == attempt and (inspected_ns is None or artifact.pulled_ns <= inspected_ns)
     )
 
 
@@ -132,11 +134,12 @@ def _left_before_the_hang(run: RecordedRun, artifact: Artifact) -> bool:
 
 def artifact_of(run: RecordedRun, dump: RankDump) -> Artifact | None:
     """The artifact that a parsed dump came from; a native file and its copy are one artifact."""
-    for artifact in run.artifacts:
+    own = _ARTIFACTS_BY_RANK.find(run.artifacts, dump.rank)
+    for artifact in own:
         if dump.path in (artifact.path, artifact_path(run, artifact)):
             return artifact
     if dump.path == native_path(run, dump.rank):
-        return next((item for item in run.artifacts if item.rank == dump.rank and item.road == "native"), None)
+        return next((item for item in own if item.road == "native"), None)
     return None
 
 
@@ -159,6 +162,11 @@ def best_dump(run: RecordedRun, rank: int) -> RankDump | None:
     return max(dumps, key=lambda dump: (not dump.only_active, not dump.salvaged, len(dump.operations)), default=None)
 
 
-def facts_at(files: Iterable[FileFacts], path: str, when: str) -> FileFacts | None:
+def files_of(run: RecordedRun, rank: int) -> tuple[FileFacts, ...]:
+    """What all inspections saw of a rank's files, in their order."""
+    return _FILES_BY_RANK.find(run.files, rank)
+
+
+def facts_at(files: tuple[FileFacts, ...], path: str, when: str) -> FileFacts | None:
     """What an inspection saw at a path, None when it did not look."""
-    return next((facts for facts in files if facts.path == path and facts.when == when), None)
+    return next(iter(_FILES_BY_PLACE.find(files, (path, when))), None)

@@ -4,7 +4,7 @@ torch's own file has the same name in every attempt, so a restarted job writes o
 """
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
-from hangdrill.checks.evidence import COLLECTED, HISTORY_KINDS, artifact_path, expected_ranks
+from hangdrill.checks.evidence import COLLECTED, HISTORY_KINDS, artifact_path, expected_ranks, files_of
 from hangdrill.checks.words import count_text
 from hangdrill.model.run import Artifact, FileFacts, RecordedRun
 from hangdrill.model.scenario import Teardown
@@ -54,7 +54,7 @@ def _judge_rank(run: RecordedRun, rank: int, attempts: list[int]) -> Finding:
 
 
 def _judge_artifact(run: RecordedRun, artifact: Artifact) -> Finding:
-    facts = _last_facts(run, artifact_path(run, artifact))
+    facts = _last_facts(run, artifact)
     if facts is None:
         return unknown(f"{artifact.path} was not inspected after the restart")
     if not facts.exists:
@@ -64,9 +64,13 @@ def _judge_artifact(run: RecordedRun, artifact: Artifact) -> Finding:
     return passed()
 
 
-def _last_facts(run: RecordedRun, path: str) -> FileFacts | None:
+def _last_facts(run: RecordedRun, artifact: Artifact) -> FileFacts | None:
     """The last inspection of a file. The one at "collected" came before the restart and proves nothing of it."""
-    return next((facts for facts in reversed(run.files) if facts.path == path and facts.when != COLLECTED), None)
+    path = artifact_path(run, artifact)
+    return next(
+        (facts for facts in reversed(files_of(run, artifact.rank)) if facts.path == path and facts.when != COLLECTED),
+        None,
+    )
 
 
 CHECK = Check(

@@ -4,7 +4,7 @@ One check for each teardown of a scenario's expect.survives. A restart is not am
 """
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
-from hangdrill.checks.evidence import COLLECTED, absence, expected_ranks, facts_at, is_inside, judged_attempt
+from hangdrill.checks.evidence import COLLECTED, absence, expected_ranks, facts_at, files_of, is_inside, judged_attempt
 from hangdrill.checks.words import count_text
 from hangdrill.model.run import FileFacts, RecordedRun
 from hangdrill.model.scenario import Teardown, Trigger
@@ -50,9 +50,8 @@ def _collected(run: RecordedRun, rank: int) -> list[FileFacts]:
     only_collected = run.scenario.recorder.trigger is Trigger.COLLECTOR
     return [
         facts
-        for facts in run.files
+        for facts in files_of(run, rank)
         if facts.when == COLLECTED
-        and facts.rank == rank
         and facts.attempt == attempt
         and facts.exists
         and (not only_collected or is_inside(facts.path, run.evidence_dir))
