@@ -3,8 +3,8 @@
 import argparse
 import signal
 import sys
-import threading
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 from hangdrill.collector.collect import collect
@@ -15,9 +15,9 @@ from hangdrill.model.errors import ExitCode, HangdrillError
 def main(arguments: list[str] | None = None) -> int:
     """Collect until the job is over, SIGTERM or SIGINT. Returns the exit code."""
     options = parse(arguments)
-    stop = threading.Event()
+    stop = _Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+        signal.signal(number, stop.on_signal)
     try:
         collect(options, stop)
     except HangdrillError as error:
@@ -43,6 +43,19 @@ def parse(arguments: list[str] | None) -> CollectorOptions:
     parser.add_argument("--parent-pid", type=int, help="end when this process is gone")
     values = vars(parser.parse_args(arguments))
     return CollectorOptions(**{**values, "backends": tuple(values["backends"])})
+
+
+class _Stop:
+    """Set by signals. Not a threading.Event: a second signal inside the first one's handler would wait for its lock."""
+
+    def __init__(self) -> None:
+        self._signalled = False
+
+    def is_set(self) -> bool:
+        return self._signalled
+
+    def on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._signalled = True
 
 
 class _Parser(argparse.ArgumentParser):

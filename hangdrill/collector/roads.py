@@ -31,7 +31,7 @@ _NOT_FOUND = 404
 
 
 class PullOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. notes: why roads failed. entries: as in the order, brought up to date."""
+    """Whom to pull from, and what is known already. orderly: its program ended well: one short question is enough."""
 
     key: RankKey
     reason: PullReason
