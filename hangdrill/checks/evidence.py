@@ -3,9 +3,20 @@
 Everything starts from the expected ranks of the scenario, never from the files that exist.
 """
 
+import msgspec
+
 from hangdrill.checks.index import Index
 from hangdrill.model.dump import RankDump
-from hangdrill.model.run import AgentFacts, Artifact, ArtifactKind, FaultReport, FileFacts, PullReason, RecordedRun
+from hangdrill.model.run import (
+    AgentFacts,
+    Artifact,
+    ArtifactKind,
+    FaultReport,
+    FileFacts,
+    PullReason,
+    RankPull,
+    RecordedRun,
+)
 from hangdrill.model.scenario import FaultKind
 
 __all__ = [
@@ -25,6 +36,8 @@ __all__ = [
     "judged_agents",
     "judged_artifacts",
     "judged_attempt",
+    "judged_dumps",
+    "judged_reports",
     "native_path",
 ]
 
@@ -141,6 +154,30 @@ def artifact_of(run: RecordedRun, dump: RankDump) -> Artifact | None:
     if dump.path == native_path(run, dump.rank):
         return next((item for item in own if item.road == "native"), None)
     return None
+
+
+def judged_dumps(run: RecordedRun) -> tuple[RankDump, ...]:
+    """All parsed dumps that a diagnosis may use: of the judged attempt, taken before the inspection.
+
+    A rank that is let go in the teardown enters what it never entered in the hang: what it leaves then is no evidence.
+    """
+    found = ((dump, artifact_of(run, dump)) for dumps in run.dumps.values() for dump in dumps)
+    return tuple(
+        dump for dump, artifact in found if artifact is None or artifact in judged_artifacts(run, artifact.rank)
+    )
+
+
+def judged_reports(run: RecordedRun) -> tuple[RankPull, ...]:
+    """What the collector saw of each rank in the judged attempt, without the exits that came after the inspection."""
+    attempt, inspected_ns = judged_attempt(run), _inspected_ns(run)
+    reports = run.manifest.ranks if run.manifest is not None else ()
+    return tuple(
+        msgspec.structs.replace(report, exit=None)
+        if report.exit is not None and inspected_ns is not None and report.exit.time_ns > inspected_ns
+        else report
+        for report in reports
+        if report.attempt == attempt
+    )
 
 
 def dumps_of(run: RecordedRun, rank: int) -> tuple[RankDump, ...]:

@@ -3,7 +3,7 @@
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.evidence import absence, artifact_of, best_dump, dumps_of, expected_ranks, judged_agents
 from hangdrill.model.dump import RankDump
-from hangdrill.model.run import RecordedRun
+from hangdrill.model.run import AgentFacts, RecordedRun
 
 __all__ = ["CHECK"]
 
@@ -18,7 +18,8 @@ def _judge(run: RecordedRun) -> Answer | None:
     expected = expected_ranks(run)
     if not expected:
         return None
-    findings = {rank: _judge_rank(run, rank) for rank in expected}
+    agents = judged_agents(run)
+    findings = {rank: _judge_rank(run, rank, agents.get(rank)) for rank in expected}
     return by_rank(
         findings,
         "the newest operation of every dump lies within the run",
@@ -26,23 +27,22 @@ def _judge(run: RecordedRun) -> Answer | None:
     )
 
 
-def _judge_rank(run: RecordedRun, rank: int) -> Finding:
+def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None) -> Finding:
     dumps = dumps_of(run, rank)
     if not dumps:
         return unknown(absence(run, rank))
     for dump in dumps:
-        problem = _problem(run, dump)
+        problem = _problem(run, dump, agent)
         if problem:
             return failed(f"{_name(dump)}: {problem}")
     best = best_dump(run, rank)
     return passed() if best is not None and _newest_ns(best) is not None else _judge_timeless(run, dumps[0])
 
 
-def _problem(run: RecordedRun, dump: RankDump) -> str:
+def _problem(run: RecordedRun, dump: RankDump, agent: AgentFacts | None) -> str:
     newest_ns = _newest_ns(dump)
     if newest_ns is None:
         return ""
-    agent = judged_agents(run).get(dump.rank)
     earliest_ns = max(run.started_ns, agent.started_ns if agent is not None else 0)
     if newest_ns < earliest_ns - TOLERANCE_NS:
         return f"its newest operation is {(earliest_ns - newest_ns) / 1e9:.1f} s older than the attempt: a stale file"

@@ -9,6 +9,7 @@ from healthy_runs import (
     dump,
     held_run,
     mutate,
+    mutate_each,
     native_run,
     restarted_run,
     scenario,
@@ -23,9 +24,11 @@ from hangdrill.checks.evidence import (
     is_inside,
     judged_agents,
     judged_attempt,
+    judged_dumps,
+    judged_reports,
 )
 from hangdrill.checks.words import count_text, list_text, ranks_text, size_text
-from hangdrill.model.run import JournalEvent, PullReason
+from hangdrill.model.run import JournalEvent, PullReason, RankExit
 
 
 @pytest.mark.parametrize(
@@ -103,3 +106,28 @@ def test_dump_taken_at_an_orderly_exit_is_not_the_dump_of_the_hang():
     run = mutate(held_run(), artifacts=(*held_run().artifacts, after))
     run = mutate(run, dumps={**run.dumps, 0: (longer, *run.dumps[0])})
     assert best_dump(run, 0) == held_run().dumps[0][0]
+
+
+def test_diagnosis_gets_nothing_that_a_released_rank_left_in_the_teardown():
+    inspected = JournalEvent(name="inspected", elapsed_s=9.1, time_ns=PULLED_NS + 1, detail={"when": "collected"})
+    base = mutate(held_run(), journal=(inspected,))
+    late = mutate(artifact(1), path="late.dump", pulled_ns=PULLED_NS + 2, reason=PullReason.EXCEPTION)
+    after = mutate(dump(1, 4), path=f"{EVIDENCE}/late.dump")
+    ended = RankExit(rank=1, status="exception", in_distributed=True, last_sequence=4, time_ns=PULLED_NS + 2)
+    reports = mutate_each(base.manifest.ranks, lambda pull: mutate(pull, exit=ended), rank=1)
+    run = mutate(
+        base,
+        artifacts=(*base.artifacts, late),
+        dumps={**base.dumps, 1: (after, *base.dumps[1])},
+        manifest=mutate(base.manifest, ranks=reports),
+    )
+    assert judged_dumps(run) == judged_dumps(base)
+    assert judged_reports(run) == base.manifest.ranks
+
+
+def test_exit_before_the_inspection_is_evidence():
+    ended = RankExit(rank=1, status="exit", time_ns=PULLED_NS)
+    base = held_run()
+    reports = mutate_each(base.manifest.ranks, lambda pull: mutate(pull, exit=ended), rank=1)
+    assert judged_reports(mutate(base, manifest=mutate(base.manifest, ranks=reports))) == reports
+    assert judged_reports(mutate(base, manifest=None)) == ()
