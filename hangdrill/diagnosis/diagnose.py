@@ -6,6 +6,7 @@ from hangdrill.diagnosis.groups import DEFAULT_DESC, resolve_groups
 from hangdrill.diagnosis.judge import Judgement, judge
 from hangdrill.diagnosis.reports import failed_operations
 from hangdrill.diagnosis.scene import look
+from hangdrill.diagnosis.staleness import stale_ranks
 from hangdrill.diagnosis.views import RankView, merge_dumps
 from hangdrill.diagnosis.words import name_ranks
 from hangdrill.model.diagnosis import Diagnosis, HangVerdict, RankRoll, UnreadableDump
@@ -28,12 +29,16 @@ def diagnose(
 
     dumps: of any ranks, several of one rank too. world_size: how many ranks there were, when known. reports: what the
     collector saw of the processes. launch_groups: members of groups as the launch recorded them (gloo's dumps lack
-    them). stale: ranks whose dumps are of an earlier job; they are not looked at.
+    them). stale: ranks whose dumps are known to be of an earlier job; they are not looked at, nor are those whose own
+    times say so.
     """
     old = frozenset(stale)
     groups_told = tuple(launch_groups)
     by_rank = {report.rank: report for report in sorted(reports, key=lambda report: (report.rank, report.attempt))}
     views = merge_dumps(dump for dump in dumps if dump.rank not in old)
+    older = stale_ranks(views)
+    old |= older
+    views = {rank: view for rank, view in views.items() if rank not in older}
     expected = _expected(views, world_size, groups_told)
     roll = _roll(views, expected, unreadable, old)
     if not views:

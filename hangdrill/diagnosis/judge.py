@@ -49,7 +49,7 @@ class _Case:
     @property
     def busy(self) -> set[int]:
         """Ranks inside of something, by their record or by their report."""
-        fallen = {rank for rank, report in self.reports.items() if fell_out(report)}
+        fallen = {rank for rank, report in self.reports.items() if fell_out(report) and rank not in self.scene.late}
         return self.scene.inside | fallen
 
     @property
@@ -92,7 +92,7 @@ def _observed(case: _Case) -> Judgement | None:
     """Ranks that are awaited and wait for nobody, and ranks whose record stood still."""
     scene = case.scene
     named = case.ends.ranks - case.busy - scene.doubtful - scene.untrusted - scene.frozen.keys()
-    if case.transfers_hidden and (case.idle != named or case.missing or len(named) != 1):
+    if _may_hide(case, named) and (case.idle != named or case.missing or len(named) != 1):
         named = frozenset()
     frozen = frozenset(scene.frozen)
     if not named and not frozen:
@@ -112,16 +112,28 @@ def _observed(case: _Case) -> Judgement | None:
     )
 
 
+def _may_hide(case: _Case, ranks: Iterable[int]) -> bool:
+    """Whether ranks that seem idle may be inside of sends or receives that their records do not show: gloo's, or a
+    batch of nccl2, which is recorded as completed and so left out of active operations."""
+    views = case.scene.views
+    if case.transfers_hidden:
+        return True
+    batches = any(operation.backend == "nccl2" for view in views.values() for operation in view.operations[-1:])
+    return batches and not all(views[rank].full for rank in ranks)
+
+
 def _observed_culprit(case: _Case, rank: int) -> Culprit:
     op = next(op for op in case.scene.stuck if rank in op.absent)
     where = _where(op)
     if op.p2p:
         why = f"it never posted the other side of {where} of {name_ranks(op.waiting)}"
     else:
-        last = case.scene.progress_of(op.group).last(rank)
+        last = min(case.scene.progress_of(op.group).last(rank), op.sequence - 1)
         group = op.group.desc or op.group.name
         why = f"it never entered {where}: its last operation there is #{last}" if last else f"it never entered {where}"
         why += "" if last else f" nor any other operation of {group}"
+        if rank in case.scene.late:
+            why = f"it entered {where} {case.scene.late[rank]:.1f} s after the first, when the timeout was over"
     reason = explain(case.reports.get(rank))
     return Culprit(rank=rank, basis=Basis.OBSERVED, why=f"{why}; {reason}" if reason else why)
 

@@ -3,7 +3,7 @@
 This is the whole input of the judgement; it names nobody.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from hangdrill.diagnosis.groups import GroupView
@@ -53,6 +53,7 @@ class StuckOp:
 class Scene:
     """All stuck operations, oldest first, and what is to be known about the ranks.
 
+    late: they entered a stuck operation after the timeout of those who waited in it, so many seconds after the first.
     outdated: their dump is older than what their peers finished with them. frozen: their record stood still while the
     peers went on with them. doubtful: they may be inside of something that the recorder does not show. unsure: they are
     inside of an operation of a group whose members nobody knows.
@@ -65,6 +66,7 @@ class Scene:
     untrusted: set[int] = field(default_factory=set)
     outdated: set[int] = field(default_factory=set)
     frozen: dict[int, int] = field(default_factory=dict)
+    late: dict[int, float] = field(default_factory=dict)
     doubtful: set[int] = field(default_factory=set)
     unsure: dict[int, str] = field(default_factory=dict)
 
@@ -129,13 +131,36 @@ def _add_collectives(scene: Scene, group: GroupView, progress: Progress) -> None
         fronts.setdefault(stuck, set()).add(rank)
         for sequence in progress.pending(rank):
             waiting.setdefault(sequence, set()).add(rank)
-    for sequence, front in fronts.items():
-        scene.stuck.append(_collective(progress, sequence, frozenset(front), frozenset(waiting[sequence])))
+    for sequence, at_front in fronts.items():
+        late = _late(scene, progress, sequence)
+        for rank, seconds in late.items():
+            scene.late[rank] = max(seconds, scene.late.get(rank, 0.0))
+        front = at_front - late.keys()
+        inside = waiting[sequence] - late.keys()
+        if front:
+            scene.stuck.append(_collective(progress, sequence, frozenset(front), frozenset(inside), late.keys()))
 
 
-def _collective(progress: Progress, sequence: int, front: frozenset[int], waiting: frozenset[int]) -> StuckOp:
+def _late(scene: Scene, progress: Progress, sequence: int) -> dict[int, float]:
+    """Ranks that entered after the timeout of the first was over, and by how many seconds; a minority, or none."""
+    entries = {
+        rank: operations[0]
+        for rank in progress.group.ranks
+        if rank not in scene.untrusted and (operations := progress.operations(rank, sequence))
+    }
+    first = min(operation.created_ns for operation in entries.values())
+    limit_ns = max(operation.timeout_ms for operation in entries.values()) * 1_000_000
+    after = {rank: operation.created_ns - first for rank, operation in entries.items()}
+    late = {rank: behind_ns / 1e9 for rank, behind_ns in after.items() if 0 < limit_ns < behind_ns}
+    return late if len(late) * 2 < len(entries) or len(entries) == 2 else {}
+
+
+def _collective(
+    progress: Progress, sequence: int, front: frozenset[int], waiting: frozenset[int], late: Set[int]
+) -> StuckOp:
     group = progress.group
-    standing = {rank: progress.entered(rank, sequence) for rank in group.ranks if rank not in waiting}
+    others = [rank for rank in group.ranks if rank not in waiting]
+    standing = {rank: rank not in late and progress.entered(rank, sequence) for rank in others}
     operations = [progress.operations(rank, sequence)[0] for rank in sorted(waiting)]
     return StuckOp(
         group=group,
