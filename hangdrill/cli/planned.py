@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import click
 import msgspec
 
 from hangdrill.cli.output import RUNS, console, print_json
@@ -13,6 +14,8 @@ from hangdrill.model.scenario import Before, Fault, Scenario
 from hangdrill.report.terminal import print_plan as print_sections
 
 __all__ = ["print_plan"]
+
+WIDTH = 14
 
 
 def print_plan(named: NamedScenario, *, python: str, environ: Mapping[str, str], cwd: Path, as_json: bool) -> None:
@@ -27,8 +30,20 @@ def print_plan(named: NamedScenario, *, python: str, environ: Mapping[str, str],
     )
     if as_json:
         print_json(plan)
+        return
+    screen, title, sections = console(), f"{named.name}: {named.scenario.title}", _sections(plan, named)
+    if screen.is_terminal:
+        print_sections(screen, title, sections)
     else:
-        print_sections(console(), f"{named.name}: {named.scenario.title}", _sections(plan, named))
+        _print_unfolded(title, sections)
+
+
+def _print_unfolded(title: str, sections: Mapping[str, str | Sequence[str]]) -> None:
+    """For a pipe or a file: the exact command on one line, to be copied or searched."""
+    click.echo(f"{title}\n")
+    for name, content in sections.items():
+        for index, line in enumerate([content] if isinstance(content, str) else content):
+            click.echo(f"{name if index == 0 else '':{WIDTH}}{line}")
 
 
 def _sections(plan: Plan, named: NamedScenario) -> dict[str, str | Sequence[str]]:

@@ -31,6 +31,8 @@ def test_show_has_the_command_the_environment_the_deadlines_and_the_expectations
     text = out(capsys, "show", "quick/ddp-hold", "--python", "/their/python")
     for part in ("/their/python", "--nproc", "HANGDRILL_RUN_ID=", "within 20 s", "culprits: 1", "hold on rank 1"):
         assert part in text
+    (command,) = (line for line in text.splitlines() if line.startswith("command"))
+    assert command.endswith("-m hangdrill.rank workload:ddp --steps 12")  # on one line, to be copied
 
 
 def test_show_says_what_is_special(capsys: pytest.CaptureFixture[str]) -> None:
