@@ -44,6 +44,7 @@ class Change:
             "wrong-dtype": self._retype,
         }[kind]
         self._undo: list[Callable[[], None]] = []
+        self._idle: Any = None  # held here: C++ does not keep a backend that is written in Python alive
 
     def apply(self, operation: Any, op: str, pg: Any) -> bool:
         """Change it. True when the rank then really enters it. Raises CannotChange."""
@@ -63,11 +64,10 @@ class Change:
 
     def _skip(self, operation: Any, op: str, pg: Any) -> bool:
         """Let a backend that does nothing take the operation; no recorder of a real backend sees it."""
-        fake_class = torch._C._distributed_c10d.FakeProcessGroup
-        fake = getattr(fake_class, "_create_internal", fake_class)(pg.rank(), pg.size())
+        self._idle = _idle_backend(op, pg)
         for device in _devices(operation, pg):
             real, kind = pg._get_backend(device), _backend_type(pg, device)
-            pg._register_backend(device, dist.ProcessGroup.BackendType.CUSTOM, fake)
+            pg._register_backend(device, dist.ProcessGroup.BackendType.CUSTOM, self._idle)
             self._undo.append(partial(pg._register_backend, device, kind, real))
         return False
 
@@ -90,6 +90,23 @@ class Change:
         for tensor, dtype in _smaller_dtypes(operation):
             tensor.data = tensor.detach().to(dtype)
         return True
+
+
+class _IdleAllReduce(torch._C._distributed_c10d.Backend):  # type: ignore[misc]  # torch is not typed here
+    """Leaves an all_reduce out, with what DDP's reducer asks for: a future of the tensors, which torch's fake lacks."""
+
+    def allreduce(self, tensors: list[Any], options: Any) -> Any:
+        """The tensors as they are."""
+        done: Any = torch.futures.Future()
+        done.set_result(tensors)
+        return torch._C._distributed_c10d._create_work_from_future(done)
+
+
+def _idle_backend(op: str, pg: Any) -> Any:
+    if op == "all_reduce":
+        return _IdleAllReduce(pg.rank(), pg.size())
+    fake_class = torch._C._distributed_c10d.FakeProcessGroup
+    return getattr(fake_class, "_create_internal", fake_class)(pg.rank(), pg.size())
 
 
 def _tensors(operation: Any) -> list[Any]:

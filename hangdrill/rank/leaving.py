@@ -43,7 +43,13 @@ def print_error(error: BaseException | None) -> None:
             print(error.code, file=sys.stderr)
         return
     error = error.with_traceback(without_agent_frames(error.__traceback__))
-    _run(lambda: sys.excepthook(type(error), error, error.__traceback__))
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except BaseException:
+        print("Error in sys.excepthook:", file=sys.stderr)
+        traceback.print_exc()
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(type(error), error, error.__traceback__)
 
 
 def exit_code(error: BaseException | None) -> int:
