@@ -158,7 +158,8 @@ def _target(scenario: Scenario) -> tuple[str, tuple[str, ...]]:
         return job.script, job.args
     if job.workload is None:
         raise UsageError("a job needs a workload or a script", where="job", next_step='set workload = "ddp"')
-    return f"workload:{job.workload.value}", ("--steps", str(job.steps), *job.args)
+    args = ("--steps", str(job.steps), "--timeout-s", f"{job.timeout_s:g}", "--backend", job.backend)
+    return f"workload:{job.workload.value}", (*args, *job.args)
 
 
 def _environment(

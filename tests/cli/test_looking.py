@@ -32,7 +32,9 @@ def test_show_has_the_command_the_environment_the_deadlines_and_the_expectations
     for part in ("/their/python", "--nproc", "HANGDRILL_RUN_ID=", "within 20 s", "culprits: 1", "hold on rank 1"):
         assert part in text
     (command,) = (line for line in text.splitlines() if line.startswith("command"))
-    assert command.endswith("-m hangdrill.rank workload:ddp --steps 12")  # on one line, to be copied
+    assert command.endswith(
+        "-m hangdrill.rank workload:ddp --steps 12 --timeout-s 5 --backend gloo"
+    )  # whole, to be copied
 
 
 def test_show_says_what_is_special(capsys: pytest.CaptureFixture[str]) -> None:
