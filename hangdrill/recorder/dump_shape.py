@@ -104,7 +104,7 @@ class _Reader:
         else:
             numbers = tuple(self.count(number, f"{at}.ranks") for number in self.items(ranks, f"{at}.ranks"))
         name, desc = self.text(config.get("name", ""), f"{at}.name"), self.text(config.get("desc", ""), f"{at}.desc")
-        return Group(name=name, desc=desc, ranks=tuple(sorted(set(numbers))))
+        return Group(name=name, desc=desc, ranks=tuple(dict.fromkeys(numbers)))
 
     def status(self, value: object) -> tuple[GroupStatus, ...]:
         found = [

@@ -235,7 +235,8 @@ class _Walk:
     def salvage(self, reason: str) -> PickleTree:
         """Close what is open, from the inside out, without the pieces that miss their other half."""
         stack = self.stack
-        open_ids: set[int] = set()
+        # A container that was just made and not yet filled is not complete either.
+        open_ids = {id(value) for value in stack[-1:] if value in ([], {})}
         while self.open:
             outer = self.open.pop()
             container = outer[-1] if outer else None
