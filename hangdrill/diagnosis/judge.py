@@ -43,8 +43,11 @@ class _Case:
 
     @property
     def missing(self) -> frozenset[int]:
-        """Expected ranks without a dump that says anything."""
-        return frozenset() if self.expected is None else self.expected - self.scene.views.keys()
+        """Ranks without a dump: of those expected or, when nobody said who they are, of those mentioned."""
+        views = self.scene.views
+        mentioned = {rank for group in self.scene.groups for rank in group.ranks}
+        mentioned.update(*(view.seen_ranks for view in views.values()))
+        return frozenset(mentioned if self.expected is None else self.expected) - views.keys()
 
     @property
     def busy(self) -> set[int]:
@@ -92,7 +95,8 @@ def _observed(case: _Case) -> Judgement | None:
     """Ranks that are awaited and wait for nobody, and ranks whose record stood still."""
     scene = case.scene
     named = case.ends.ranks - case.busy - scene.doubtful - scene.untrusted - scene.frozen.keys()
-    if _may_hide(case, named) and (case.idle != named or case.missing or len(named) != 1):
+    whole = case.expected is not None and not case.missing
+    if _may_hide(case, named) and not (whole and case.idle == named and len(named) == 1):
         named = frozenset()
     frozen = frozenset(scene.frozen)
     if not named and not frozen:

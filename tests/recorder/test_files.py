@@ -56,7 +56,7 @@ def write(directory: Path, **files: bytes) -> Path:
 
 
 def test_dumps_are_found_and_the_rest_is_listed_with_the_reason(tmp_path: Path) -> None:
-    names = {"fr_1": DUMP, "fr_0": DUMP, "notes_2024": b"text", "trace_5": DUMP, "fr_2DOTtmp": DUMP, 
+    names = {"fr_1": DUMP, "fr_0": DUMP, "notes_2024": b"text", "trace_5": DUMP, "fr_2DOTtmp": DUMP,
              "DOThidden_3": DUMP, "jobDOTlog": b"", "README": b""}  # fmt: skip
     found = find_dumps(write(tmp_path, **names))
     assert {rank: [path.name for path in paths] for rank, paths in found.files.items()} == {
