@@ -11,8 +11,9 @@ import msgspec
 from hangdrill.checks import run_checks
 from hangdrill.checks.evidence import judged_attempt
 from hangdrill.diagnosis import diagnose, sentence
+from hangdrill.drill.evidence import read_artifacts
 from hangdrill.drill.layout import RunLayout, write_json
-from hangdrill.drill.store import load_run, read_run_evidence
+from hangdrill.drill.store import load_run
 from hangdrill.model.diagnosis import Diagnosis, UnreadableDump
 from hangdrill.model.dump import Group, RankDump
 from hangdrill.model.errors import HangdrillError
@@ -22,6 +23,7 @@ from hangdrill.model.run import (
     CheckResult,
     DrillResult,
     Environment,
+    RankPull,
     RecordedRun,
     ResultArtifact,
     Timings,
@@ -86,14 +88,13 @@ def _diagnose(run: RecordedRun, problems: list[CheckResult]) -> Diagnosis | None
     dumps = [dump for own in run.dumps.values() for dump in own if attempts.get(dump.path, attempt) == attempt]
     fresh = [dump for dump in dumps if not _is_stale(dump, run)]
     stale = sorted({dump.rank for dump in dumps} - {dump.rank for dump in fresh})
-    reports = () if run.manifest is None else run.manifest.ranks
     try:
         return diagnose(
             fresh,
             world_size=run.scenario.job.world_size,
-            reports=tuple(report for report in reports if report.attempt == attempt),
+            reports=_reports(run, attempt),
             launch_groups=_launch_groups(run, attempt),
-            unreadable=_unreadable(run),
+            unreadable=_unreadable(run, attempt),
             stale=tuple(stale),
         )
     except Exception as error:  # a crashed diagnosis knows nothing, whatever crashed it
@@ -132,6 +133,20 @@ def _is_stale(dump: RankDump, run: RecordedRun) -> bool:
     return bool(dump.operations) and max(operation.created_ns for operation in dump.operations) < run.started_ns
 
 
+def _reports(run: RecordedRun, attempt: int) -> tuple[RankPull, ...]:
+    """What the collector saw of each rank, without ends that came after the release: a rank that was let go enters the
+    operation that it was kept from, and fails in it, which says nothing of the hang."""
+    released_ns = next((event.detail.get("from_ns") for event in run.journal if event.name == "released"), None)
+    reports = () if run.manifest is None else run.manifest.ranks
+    return tuple(
+        msgspec.structs.replace(report, exit=None)
+        if report.exit is not None and isinstance(released_ns, int) and report.exit.time_ns >= released_ns
+        else report
+        for report in reports
+        if report.attempt == attempt
+    )
+
+
 def _launch_groups(run: RecordedRun, attempt: int) -> tuple[Group, ...]:
     agents = (*run.agents.values(), *run.earlier_agents)
     groups = {
@@ -143,8 +158,13 @@ def _launch_groups(run: RecordedRun, attempt: int) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: (group.name, group.desc, group.ranks)))
 
 
-def _unreadable(run: RecordedRun) -> tuple[UnreadableDump, ...]:
-    return read_run_evidence(RunLayout(Path(run.run_dir))).unreadable
+def _unreadable(run: RecordedRun, attempt: int) -> tuple[UnreadableDump, ...]:
+    """Of the judged attempt, with what was saved of each; the record itself holds only texts."""
+    if not run.unreadable:
+        return ()
+    return read_artifacts(
+        Path(run.evidence_dir), (item for item in run.artifacts if item.attempt == attempt)
+    ).unreadable
 
 
 def _timings(run: RecordedRun) -> Timings:

@@ -4,6 +4,7 @@ Every step that undoes something is safe to repeat, and none of them is skipped 
 """
 
 import signal
+import time
 from collections.abc import Mapping
 
 from hangdrill.drill.control import ControlReader
@@ -78,12 +79,18 @@ class Session:
 
     def release(self) -> None:
         """Let go of every held, stopped or blocked rank."""
+        from_ns = time.time_ns()
         released = self.fault.release(self.supervisor)
         if released.holds or released.fifos or released.continued:
             self.tell(
                 "release",
                 "released",
-                {"holds": released.holds, "fifos": released.fifos, "continued": released.continued},
+                {
+                    "holds": released.holds,
+                    "fifos": released.fifos,
+                    "continued": released.continued,
+                    "from_ns": from_ns,
+                },
             )
 
     def inspect(self, when: str) -> None:

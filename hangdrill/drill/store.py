@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from hangdrill.drill.control import ControlReader
+from hangdrill.drill.evidence import ReadDumps, read_artifacts
 from hangdrill.drill.inspection import Inspection
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.plan import Plan
@@ -18,10 +19,8 @@ from hangdrill.drill.roads import read_manifest
 from hangdrill.model.dump import RankDump
 from hangdrill.model.errors import UsageError
 from hangdrill.model.run import AgentFacts, JournalEvent, RecordedRun
-from hangdrill.recorder import DumpError, read_evidence
-from hangdrill.recorder.evidence import Evidence
 
-__all__ = ["load_run", "read_run_evidence"]
+__all__ = ["load_run"]
 
 T = TypeVar("T")
 
@@ -35,7 +34,8 @@ def load_run(run_dir: Path) -> RecordedRun:
     agents, earlier = _by_attempt(control.facts().values())
     manifest = read_manifest(layout)
     inspection = _read(layout.inspection, Inspection) or Inspection()
-    evidence = read_run_evidence(layout)
+    artifacts = manifest.artifacts if manifest is not None else ()
+    evidence = read_artifacts(layout.evidence, artifacts)
     return RecordedRun(
         scenario_name=plan.name,
         scenario=plan.scenario,
@@ -52,7 +52,7 @@ def load_run(run_dir: Path) -> RecordedRun:
         earlier_agents=earlier,
         faults=control.faults(),
         manifest=manifest,
-        artifacts=manifest.artifacts if manifest is not None else (),
+        artifacts=artifacts,
         files=tuple(
             msgspec.structs.replace(facts, path=_moved(facts.path, plan, layout)) for facts in inspection.files
         ),
@@ -61,14 +61,6 @@ def load_run(run_dir: Path) -> RecordedRun:
         job_exit_code=_exit_code(journal),
         leftovers=inspection.leftovers,
     )
-
-
-def read_run_evidence(layout: RunLayout) -> Evidence:
-    """The dumps in the evidence directory; nothing when it cannot be read."""
-    try:
-        return read_evidence(layout.evidence)
-    except (DumpError, UsageError, OSError):
-        return Evidence(dumps=())
 
 
 def _read_plan(layout: RunLayout) -> Plan:
@@ -122,7 +114,7 @@ def _dumps_by_rank(dumps: Iterable[RankDump]) -> Mapping[int, tuple[RankDump, ..
     return {rank: tuple(own) for rank, own in sorted(found.items())}
 
 
-def _unreadable_by_rank(evidence: Evidence) -> Mapping[int, tuple[str, ...]]:
+def _unreadable_by_rank(evidence: ReadDumps) -> Mapping[int, tuple[str, ...]]:
     found: dict[int, list[str]] = {}
     for item in evidence.unreadable:
         if item.rank is not None:

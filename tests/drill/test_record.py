@@ -11,13 +11,15 @@ from fake_job import FakeRoad, control_of, scenario, write_fault, write_ops, wri
 from hangdrill.drill.control import ControlReader, read_ops
 from hangdrill.drill.fault import FaultState, PlacedFault
 from hangdrill.drill.judge import judge
-from hangdrill.drill.layout import Journal, RunLayout
+from hangdrill.drill.layout import Journal, RunLayout, write_json
 from hangdrill.drill.procfs import own_id
+from hangdrill.drill.roads import read_manifest
 from hangdrill.drill.run import run_drill
 from hangdrill.drill.store import load_run
 from hangdrill.drill.supervise import Supervisor
 from hangdrill.launchers.protocol import NoopLauncher
 from hangdrill.model.errors import InternalError, UsageError
+from hangdrill.model.run import RankExit
 from hangdrill.model.scenario import Fault, FaultKind
 from hangdrill.model.verdict import Verdict
 
@@ -184,3 +186,26 @@ def test_fault_is_confirmed_only_by_every_target(tmp_path):
 def test_plan_file_of_a_run_is_complete_json(run_dir):
     plan = msgspec.json.decode(RunLayout(run_dir).plan.read_bytes())
     assert {"command", "environment", "deadlines", "expected_ranks", "dump_prefix", "orders"} <= plan.keys()
+
+
+def test_how_a_rank_ends_after_its_release_says_nothing_of_the_hang(run_dir, monkeypatch):
+    layout = RunLayout(run_dir)
+    released = next(event for event in load_run(run_dir).journal if event.name == "released")
+    manifest = read_manifest(layout)
+
+    def ends(after_ns):
+        end = RankExit(rank=1, status="exception", in_distributed=True, last_sequence=4, time_ns=after_ns)
+        ranks = (manifest.ranks[0], msgspec.structs.replace(manifest.ranks[1], exit=end))
+        write_json(layout.manifest, msgspec.structs.replace(manifest, ranks=ranks))
+
+    seen = []
+
+    def diagnose(dumps, *, reports, **kwargs):
+        seen.append([report.exit is not None for report in reports])
+
+    monkeypatch.setattr("hangdrill.drill.judge.diagnose", diagnose)
+    ends(released.detail["from_ns"] + 1)
+    judge(run_dir)
+    ends(released.detail["from_ns"] - 1)
+    judge(run_dir)
+    assert seen == [[False, False], [False, True]]
