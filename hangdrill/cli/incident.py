@@ -57,6 +57,10 @@ def diagnose(paths: tuple[Path, ...], world_size: int | None, *, as_json: bool) 
     "--stall-after-s", type=float, help="Call it a hang after this.  [default: 0.8 x the operation's timeout]"
 )
 @click.option("--poll-s", type=float, default=0.2, show_default=True, help="Time between two looks.")
+@click.option(
+    "--settle-s", type=float, default=0.5, show_default=True, help="Wait so long after a trouble for more of it."
+)
+@click.option("--linger-s", type=float, default=10.0, show_default=True, help="Wait so long for a restart.")
 @click.option("--native-prefix", help="TORCH_FR_DUMP_TEMP_FILE of the job, whose files are copied.")
 @click.option("--parent-pid", type=int, help="End when this process is gone.")
 def collect(
@@ -69,6 +73,8 @@ def collect(
     backends: tuple[str, ...],
     stall_after_s: float | None,
     poll_s: float,
+    settle_s: float,
+    linger_s: float,
     native_prefix: str | None,
     parent_pid: int | None,
 ) -> None:
@@ -88,6 +94,8 @@ def collect(
         backends=backends,
         stall_after_s=stall_after_s,
         poll_s=poll_s,
+        settle_s=settle_s,
+        linger_s=linger_s,
         native_prefix=native_prefix,
         parent_pid=parent_pid,
     )

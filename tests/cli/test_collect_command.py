@@ -1,0 +1,48 @@
+"""`hangdrill collect` hands its options to the collector, and INT or TERM ends it in order."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hangdrill.cli import run_command
+from hangdrill.collector import CollectorOptions
+
+
+def test_every_option_of_the_collector_can_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: list[CollectorOptions] = []
+
+    def collect(options: CollectorOptions, stop: Any) -> None:
+        given.append(options)
+
+    monkeypatch.setattr("hangdrill.collector.collect", collect)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    wanted = CollectorOptions(
+        sockets=tmp_path, to=tmp_path / "to", control=tmp_path, run_id="r", world_size=2, backends=("gloo", "nccl"),
+        stall_after_s=3.0, poll_s=0.1, settle_s=0.2, linger_s=1.0, native_prefix="/p/fr_", parent_pid=7,
+    )  # fmt: skip
+    words = ["collect", "--sockets", str(tmp_path), "--to", str(tmp_path / "to"), "--control", str(tmp_path)]
+    words += "--run-id r --world-size 2 --backend gloo --backend nccl --stall-after-s 3 --poll-s 0.1".split()
+    words += "--settle-s 0.2 --linger-s 1 --native-prefix /p/fr_ --parent-pid 7".split()
+    try:
+        assert run_command(words) == 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert given == [wanted]
+
+
+def test_a_collector_without_ranks_ends_in_order_when_its_parent_is_gone(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    dead.wait()
+    (tmp_path / "sockets").mkdir()
+    command = [sys.executable, "-m", "hangdrill", "collect", "--sockets", str(tmp_path / "sockets")]
+    command += ["--to", str(tmp_path / "to"), "--parent-pid", str(dead.pid)]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run(command, env=environ, timeout=60, check=False).returncode == 0
+    assert json.loads((tmp_path / "to/manifest.json").read_text())["complete"] is True
