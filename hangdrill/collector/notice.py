@@ -78,8 +78,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 def find_notice(views: Sequence[RankView], rules: NoticeRules, *, now_s: float, now_ns: int) -> Notice | None:
     """The first rule that holds, from the surest to the vaguest."""
     return (
-        _bad_end(views)
-        or _gone(views, now_s)
+        _gone(views, now_s)
+        or _bad_end(views)
         or _left_behind(views)
         or _unhealthy(views)
         or _stalled(views, rules, now_s, now_ns)
@@ -105,7 +105,7 @@ def _bad_end(views: Sequence[RankView]) -> Notice | None:
                 reason=PullReason.SIGNAL, sentence=f"rank {rank} was ended by signal {end.code}", needs_settling=True
             )
         case "exception":
-            text = f"rank {rank} raised {end.exception_type}: {end.exception_message}".strip()[:300]
+            text = " ".join(f"rank {rank} raised {end.exception_type}: {end.exception_message}".split())[:300]
         case _:
             text = f"rank {rank} exited with {end.code}"
     return Notice(reason=PullReason.EXCEPTION, sentence=text, needs_settling=True)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["OperationsFile", "Progress", "SlotCount"]
+from hangdrill.model.run import AgentFacts, GroupCount
+
+__all__ = ["OperationsFile", "Progress", "SlotCount", "count_groups"]
 
 MAGIC = 0x48444F5053000001
 _HEADER = struct.Struct("<8Q")
@@ -29,6 +31,7 @@ class SlotCount(msgspec.Struct, frozen=True, kw_only=True):
 
     collectives: int
     p2p: int
+    last_operation_ns: int = 0
 
 
 class OperationsFile:
@@ -52,12 +55,26 @@ class OperationsFile:
         """The count of one group, None when the agent has no slot for it."""
         if not 0 <= index < self._slots:
             return None
-        collectives, p2p, *_ = _SLOT.unpack_from(self._map, _HEADER.size + index * _SLOT.size)
-        return SlotCount(collectives=collectives, p2p=p2p)
+        collectives, p2p, _, last_ns, *_ = _SLOT.unpack_from(self._map, _HEADER.size + index * _SLOT.size)
+        return SlotCount(collectives=collectives, p2p=p2p, last_operation_ns=last_ns)
 
     def close(self) -> None:
         """Lets go of the mapping."""
         self._map.close()
+
+
+def count_groups(operations: OperationsFile, facts: AgentFacts) -> tuple[GroupCount, ...]:
+    """The counts by group. Only a pre-hook counts everything: wrapped functions miss what C++ starts, so then none."""
+    if facts.placement != "pre-hook":
+        return ()
+    slots = ((group, operations.slot(index)) for index, group in enumerate(facts.groups))
+    return tuple(
+        msgspec.structs.replace(
+            group, collectives=slot.collectives, p2p=slot.p2p, last_operation_ns=slot.last_operation_ns
+        )
+        for group, slot in slots
+        if slot is not None
+    )
 
 
 def _slots(data: mmap.mmap) -> int | None:

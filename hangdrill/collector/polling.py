@@ -25,9 +25,9 @@ class Poller:
     def poll(self, ranks: Iterable[WatchedRank]) -> None:
         """Start the looks that are due, give them a moment, and take in those that are back."""
         ranks = tuple(ranks)
-        now_s = time.monotonic()
+        due_s = time.monotonic() + self._poll_s / 4  # those that are nearly due come along, so that all share one round
         for rank in ranks:
-            if rank.future is None and rank.next_look_s <= now_s and _worth_a_look(rank) and rank.socket is not None:
+            if rank.future is None and rank.next_look_s <= due_s and _worth_a_look(rank) and rank.socket is not None:
                 sources, health = rank.next_look()
                 rank.future = self._pool.submit(look, rank.socket, sources, health=health)
         futures = [rank.future for rank in ranks if rank.future is not None]

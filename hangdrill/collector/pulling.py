@@ -29,7 +29,7 @@ def order_for(rank: WatchedRank, reason: PullReason) -> PullOrder:
         sources=rank.live_sources(),
         pid=rank.pid,
         started_ticks=rank.started_ticks,
-        latest=tuple(trace for trace in rank.traces.values() if not trace.empty),
+        latest=() if rank.trace_is_outdated() else tuple(rank.traces.values()),
         before_the_end=rank.trace_before_the_end(),
         native=rank.native,
         entries=rank.dump_entries,

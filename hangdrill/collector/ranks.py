@@ -4,16 +4,18 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 
+import msgspec
+
 from hangdrill.collector.control import ControlDirectory, RankKey
 from hangdrill.collector.control_plane import RankSocket, Silence
 from hangdrill.collector.looks import Look
 from hangdrill.collector.native import NativeFile
 from hangdrill.collector.notice import WAITS_LONG_S, RankView
-from hangdrill.collector.operations_file import OperationsFile, Progress
+from hangdrill.collector.operations_file import OperationsFile, Progress, count_groups
 from hangdrill.collector.procfs import process_state, read_stat
 from hangdrill.collector.sources import RecorderSource
 from hangdrill.collector.traces import OperationKey, PendingOperation, Trace
-from hangdrill.model.run import AgentFacts, RankExit, RankPull, RankState
+from hangdrill.model.run import AgentFacts, GroupCount, RankExit, RankPull, RankState
 
 __all__ = ["WatchedRank"]
 
@@ -62,6 +64,7 @@ class WatchedRank:
         self.next_look_s = 0.0
         self.last_look_s = 0.0
         self._sources = sources
+        self._frozen: RankPull | None = None
         self._looks = 0
 
     @property
@@ -121,16 +124,13 @@ class WatchedRank:
                 if earlier is None or earlier.enqueued != trace.enqueued:
                     self.advanced_s = now_s
                 self.traces[trace.source] = trace
-                self.last_trace_ns = time.time_ns()
+                self.last_trace_ns = time.time_ns() - int(look.took_s * 1e9)
             if trace.pending:
                 self.kept = trace
-        self._take_pending(now_s)
-        if self.pid is None:
-            self.take_process()
-
-    def _take_pending(self, now_s: float) -> None:
         self.pending = tuple(op for trace in self.traces.values() for op in trace.pending)
         self.pending_since_s = {op.key: self.pending_since_s.get(op.key, now_s) for op in self.pending}
+        if self.pid is None:
+            self.take_process()
 
     def take_control(self, control: ControlDirectory, kinds: set[str]) -> None:
         """Learn from the agent's files. Facts are read once for the pid, and at the end for the groups."""
@@ -156,12 +156,13 @@ class WatchedRank:
 
     def take_process(self) -> None:
         """Learn from /proc. A pid is pinned with its start time the first time it is seen alive."""
-        if self.pid is None:
+        if self.pid is None:  # in another pid namespace it stays so, and only the socket tells
             self.pid = (self.socket.pid if self.socket is not None else None) or (
                 self.facts.pid if self.facts else None
             )
             if self.pid is None:
-                self._take_silence()
+                if self.has_answered and self.silence is Silence.ABSENT:
+                    self.state = RankState.GONE if self.exit is None else RankState.EXITED
                 return
             stat = read_stat(self.pid)
             self.started_ticks = None if stat is None else stat.started_ticks
@@ -169,11 +170,6 @@ class WatchedRank:
         if state is RankState.GONE and self.exit is not None:
             state = RankState.EXITED
         self.state = state
-
-    def _take_silence(self) -> None:
-        """Of a process in another pid namespace only its socket tells: nobody listens any more."""
-        if self.has_answered and self.silence is Silence.ABSENT:
-            self.state = RankState.GONE if self.exit is None else RankState.EXITED
 
     def trace_before_the_end(self) -> Trace | None:
         """The trace that shows the operation which then failed as still pending.
@@ -192,7 +188,7 @@ class WatchedRank:
             rank=self.key.rank,
             state=self.state,
             has_agent=self.facts is not None,
-            silent=self.silent_looks >= 2,
+            silent=self.silent_looks >= (1 if self.state is RankState.STOPPED else 2),
             exit=self.exit,
             pending=self.pending,
             pending_since_s=self.pending_since_s,
@@ -200,18 +196,39 @@ class WatchedRank:
             operations_begun=self.progress is not None and self.progress.last_operation_ns > 0,
             counts_operations=self.operations is not None,
             progress_s=self.progress_s,
-            entered=self._entered() if self.orderly_exit else {},
+            entered={count.name: count.collectives for count in self.counts()} if self.orderly_exit else {},
         )
 
-    def _entered(self) -> dict[str, int]:
-        """Only a pre-hook counts everything; wrapped functions miss what C++ starts."""
-        if self.operations is None or self.facts is None or self.facts.placement != "pre-hook":
-            return {}
-        counts = ((group.name, self.operations.slot(i)) for i, group in enumerate(self.facts.groups))
-        return {name: count.collectives for name, count in counts if count is not None}
+    def counts(self) -> tuple[GroupCount, ...]:
+        """The agent's own counts, as of now."""
+        return () if self.operations is None or self.facts is None else count_groups(self.operations, self.facts)
+
+    def trace_is_outdated(self) -> bool:
+        """Whether the rank has begun an operation since it was last looked at, by its agent's count."""
+        if self.operations is None or self.last_trace_ns is None:
+            return False
+        return self.operations.progress().last_operation_ns > self.last_trace_ns
+
+    def freeze(self, control: ControlDirectory | None) -> None:
+        """A pull begins: the manifest keeps what is so now, whatever becomes of the process when the job is ended."""
+        if control is not None:
+            self.facts = control.facts(self.key) or self.facts
+        self._frozen = self._record_now(self.counts())
+
+    def thaw(self) -> None:
+        """The job goes on, so what is so now counts again."""
+        self._frozen = None
 
     def record(self) -> RankPull:
-        """What the manifest says of this rank."""
+        """What the manifest says of this rank. A bad end announced after the pull is added to what was so then."""
+        frozen = self._frozen
+        if frozen is None:
+            return self._record_now(())
+        end = frozen.exit if frozen.exit is not None or self.orderly_exit else self.exit
+        answered = frozen.answered if self.pull_answered is None else self.pull_answered
+        return msgspec.structs.replace(frozen, exit=end, answered=answered, notes=tuple(self.notes))
+
+    def _record_now(self, counts: tuple[GroupCount, ...]) -> RankPull:
         return RankPull(
             rank=self.key.rank,
             attempt=self.key.attempt,
@@ -221,6 +238,7 @@ class WatchedRank:
             exit=self.exit,
             last_trace_ns=self.last_trace_ns,
             notes=tuple(self.notes),
+            counts=counts,
         )
 
     def retire(self) -> None:

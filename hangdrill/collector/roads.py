@@ -122,6 +122,8 @@ class _Pull:
         if traces:
             self._notes.append(f"the trace is the last one that the collector saw before: {why}")
             self._keep_traces(traces)
+        else:
+            self._notes.append(f"no trace: {why}, and none that the collector saw before is recent enough")
 
     def _keep_traces(self, traces: "tuple[Trace, ...] | list[Trace]") -> None:
         for trace in traces:

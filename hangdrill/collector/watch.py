@@ -108,7 +108,9 @@ class Watch:
         self._settling = Deadline(self._options.settle_s if notice.needs_settling else 0)
         self._pulled_s = None
         for rank in self._roster.current:
-            rank.pulled = rank.pulled and not rank.running
+            if rank.running:
+                rank.pulled = False
+                rank.thaw()
         self._journalist.noticed(notice)
 
     def _go_on_with_episode(self) -> None:
@@ -117,6 +119,8 @@ class Watch:
                 self._pull_from_all()
         elif self._recovered():
             self._notice = None
+            for rank in self._roster.current:
+                rank.thaw()
             self._store.event(EventName.WATCHING, detail="the job goes on after all")
 
     def _recovered(self) -> bool:
@@ -142,6 +146,8 @@ class Watch:
     def _pull_from_all(self) -> None:
         reason = PullReason.ASKED if self._notice is None else self._notice.reason
         ranks = [rank for rank in self._roster.current if not rank.pulled and not rank.pulling]
+        for rank in ranks:
+            rank.freeze(self._control)
         for rank, report in pull_each(ranks, reason, self._store):
             self._journalist.pulled(rank, report)
         self._await_pulls(_LAST_PULLS_LIMIT_S)
@@ -220,8 +226,10 @@ class Watch:
     # Ending.
 
     def _finish(self) -> None:
+        """What ranks do once the job is being torn down is no evidence, so they are not looked at again then."""
         self._store.event(EventName.STOPPING, detail=self._ending)
-        self._roster.refresh()
+        if self._control is None or not self._control.torn_down():
+            self._roster.refresh()
         if self._notice is not None and self._pulled_s is None:
             self._pull_from_all()
         self._await_pulls(_LAST_PULLS_LIMIT_S)

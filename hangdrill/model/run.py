@@ -117,6 +117,9 @@ class RankPull(msgspec.Struct, frozen=True, kw_only=True):
     exit: RankExit | None = None
     last_trace_ns: int | None = None
     notes: tuple[str, ...] = ()
+    counts: tuple["GroupCount", ...] = ()
+    """The agent's own counts when the pull began: readable also of a rank that is stopped, holds its GIL or was killed.
+    Empty without an agent, and under placement "wrapped", which misses what C++ starts."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -103,6 +103,12 @@ def test_a_rank_with_an_agent_that_is_gone_unannounced_is_noticed(rank):
     assert (notice.reason, notice.sentence) == (PullReason.GONE, f"rank {rank} is gone without announcing an exit")
 
 
+def test_a_rank_that_was_killed_is_told_before_those_that_failed_because_of_it():
+    failed = view(0, has_agent=True, exit=end(0, "exception", 1, exception_type="RuntimeError", in_distributed=True))
+    assert look([failed, view(1, has_agent=True, state=RankState.GONE)]).reason is PullReason.GONE
+    assert look([failed, view(1, has_agent=True)]).reason is PullReason.EXCEPTION
+
+
 def test_a_rank_without_an_agent_may_go_unless_others_have_long_been_waiting():
     operation = pending(age_s=1.5, timeout_s=600)
     gone = view(0, state=RankState.GONE)

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from collector_tools import wait_until
 
 from hangdrill.collector import stacks
-from hangdrill.collector.operations_file import OperationsFile, Progress, SlotCount
+from hangdrill.collector.operations_file import OperationsFile, Progress, SlotCount, count_groups
 from hangdrill.collector.procfs import process_state, read_process, read_stat
-from hangdrill.model.run import RankState
+from hangdrill.model.run import AgentFacts, GroupCount, RankState
 
 
 @pytest.fixture
@@ -67,10 +68,24 @@ def test_the_agents_count_is_read_while_it_changes(job):
     job.operations(0, collectives=3, p2p=2, last_ns=99)
     counts = OperationsFile(job.control / "rank_0.a0.ops")
     assert counts.progress() == Progress(steps=0, last_operation_ns=99)
-    assert (counts.slot(0), counts.slot(1)) == (SlotCount(collectives=3, p2p=2), SlotCount(collectives=0, p2p=0))
+    assert (counts.slot(0), counts.slot(1)) == (
+        SlotCount(collectives=3, p2p=2, last_operation_ns=99),
+        SlotCount(collectives=0, p2p=0),
+    )
     assert (counts.slot(-1), counts.slot(256)) == (None, None)
     job.operations(0, collectives=4, p2p=2, last_ns=100)
-    assert counts.slot(0) == SlotCount(collectives=4, p2p=2)
+    assert counts.slot(0) == SlotCount(collectives=4, p2p=2, last_operation_ns=100)
+    counts.close()
+
+
+def test_counts_belong_to_the_groups_of_the_facts_and_only_a_pre_hook_counts_everything(job):
+    job.operations(0, collectives=3, p2p=2, last_ns=99)
+    group = GroupCount(name="0", desc="default_pg", ranks=(0, 1))
+    facts = AgentFacts(rank=0, pid=1, groups=(group,))
+    counts = OperationsFile(job.control / "rank_0.a0.ops")
+    counted = GroupCount(name="0", desc="default_pg", ranks=(0, 1), collectives=3, p2p=2, last_operation_ns=99)
+    assert count_groups(counts, facts) == (counted,)
+    assert count_groups(counts, msgspec.structs.replace(facts, placement="wrapped")) == ()
     counts.close()
 
 

@@ -111,6 +111,12 @@ def test_a_rank_that_is_gone_is_not_asked(pull, sockets):
     assert (roads, rank.asked, report.answered) == (["fr_trace_json", "proc"], [], False)
 
 
+def test_nothing_recent_seen_before_is_said_so(pull):
+    roads, report = pull(state=RankState.GONE, pid=None)
+    assert roads == []
+    assert report.notes == ("no trace: the rank is gone, and none that the collector saw before is recent enough",)
+
+
 def test_what_was_seen_before_the_exception_beats_what_is_said_after_it(pull, sockets):
     before = read_trace(trace(operation(4)), GLOO)
     answers = {"fr_trace_json:gloo": trace(operation(4, retired=True))}

@@ -1,6 +1,8 @@
 """The whole collector against fake ranks: what it notices, in which order it pulls and lets go, and when it ends."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -186,7 +188,7 @@ def test_a_rank_that_is_killed_is_noticed_and_its_last_trace_kept(job, ranks, pr
     ranks += [waiting_rank(job.sockets, 1, age_s=0.2)]
     job.facts(0, killed.pid)
     job.start(world_size=2)
-    wait_until(lambda: (job.read_manifest().ranks or [None])[0] if job.evidence.exists() else None, "rank 0 was seen")
+    job.await_event("rank", 0)
     wait_until(lambda: len(ranks[0].asked) > 3, "both were watched")
     killed.kill()
     job.await_event("complete")
@@ -195,6 +197,38 @@ def test_a_rank_that_is_killed_is_noticed_and_its_last_trace_kept(job, ranks, pr
     assert (manifest.ranks[0].state, manifest.ranks[0].answered) == (RankState.GONE, False)
     assert kinds(manifest, 0) == {"trace", "process"}
     assert only(manifest, 0, ArtifactKind.TRACE).reason is PullReason.GONE
+
+
+def test_a_last_trace_that_the_rank_has_outrun_is_not_stored(job, ranks, process_rank):
+    killed = process_rank(0, "idle")
+    ranks += [waiting_rank(job.sockets, 1, age_s=0.2)]
+    job.facts(0, killed.pid, groups=({"name": "0", "desc": "default_pg", "ranks": [0, 1]},))
+    job.operations(0, collectives=4, last_ns=time.time_ns() + 3600 * 10**9)
+    job.start(world_size=2)
+    wait_until(lambda: len(ranks[0].asked) > 3, "both were watched")
+    killed.kill()
+    job.await_event("complete")
+    manifest = job.finish()
+    assert kinds(manifest, 0) == {"process"}
+    assert [(count.name, count.collectives) for count in manifest.ranks[0].counts] == [("0", 4)]
+    assert manifest.ranks[1].counts == (), "no agent counts there"
+
+
+def test_the_manifest_keeps_the_state_of_the_moment_of_the_pull(job, process_rank):
+    stopped = process_rank(0, "idle")
+    process_rank(1, "waiting")
+    job.facts(0, stopped.pid)
+    job.start(world_size=2, stall_after_s=1e6, settle_s=0)
+    job.await_event("complete")
+    stopped.send_signal(signal.SIGSTOP)
+    (job.control / "collect_now").touch()
+    wait_until(lambda: len(job.events("complete")) == 2, "the pull from the stopped rank")
+    stopped.send_signal(signal.SIGCONT)
+    wait_until(lambda: job.events("rank")[-1].detail.startswith("running"), "it runs again")
+    job.announce(0)
+    (job.control / "teardown").touch()
+    manifest = job.finish(ask=False)
+    assert (manifest.ranks[0].state, manifest.ranks[0].exit) == (RankState.STOPPED, None)
 
 
 def test_no_progress_with_nothing_pending_is_noticed(job, ranks):
@@ -263,7 +297,8 @@ def test_a_restart_keeps_the_evidence_and_begins_anew(job, ranks):
 
 
 def test_a_dead_ranks_socket_is_nobody(job, ranks):
-    idle_rank(job.sockets, 0, attempt=3)._server.server_close()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(job.sockets / "rank_0.a3.sock"))
     ranks += [idle_rank(job.sockets, 0)]
     job.start(world_size=1)
     job.await_event("rank", 0)
