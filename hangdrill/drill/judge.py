@@ -168,13 +168,14 @@ def _unreadable(run: RecordedRun, attempt: int) -> tuple[UnreadableDump, ...]:
 
 
 def _timings(run: RecordedRun) -> Timings:
+    """A restarted job may be noticed twice; the journal says when the drill took notice: the first time."""
     elapsed_s = {event.name: event.elapsed_s for event in run.journal}
-    noticed_ns = run.manifest.noticed_ns if run.manifest is not None else None
-    dumps_ns = [artifact.pulled_ns for artifact in run.artifacts if artifact.kind is ArtifactKind.DUMP]
+    attempt = judged_attempt(run)
+    dumps_ns = [item.pulled_ns for item in run.artifacts if item.kind is ArtifactKind.DUMP and item.attempt == attempt]
     return Timings(
         launched_s=elapsed_s.get("launched"),
         hang_s=elapsed_s.get("fault-confirmed"),
-        noticed_s=_since_start_s(run, noticed_ns) if noticed_ns is not None else elapsed_s.get("noticed"),
+        noticed_s=elapsed_s.get("noticed"),
         last_dump_s=_since_start_s(run, max(dumps_ns)) if dumps_ns else None,
         ended_s=elapsed_s.get("job-ended"),
         total_s=run.journal[-1].elapsed_s if run.journal else None,

@@ -69,8 +69,7 @@ def notice(session: Session) -> Notice | None:
         if found is None and session.job_over():
             found = Waiter().until(session.road.noticed, deadline_s=0 if healthy else LAST_WORD_S)
             return found or Notice(by="job-ended", why="the job ended")
-        if not healthy and session.others_are_gone():
-            session.release()
+        _let_torch_end_it(session)
         return found
 
     found = session.waiter.until(probe, deadline_s=deadline_s)
@@ -86,13 +85,11 @@ def notice(session: Session) -> Notice | None:
 def collect(session: Session, *, since_s: float) -> None:
     """Wait until the evidence is in, at most until `within_s` after `since_s` (monotonic: the confirmed fault)."""
     left_s = max(0.0, since_s + session.plan.deadlines.within_s - time.monotonic())
-    is_stalled = session.fault.state is not FaultState.RELEASED
 
     def probe() -> bool | None:
         if session.road.is_complete(job_over=session.job_over()):
             return True
-        if is_stalled and session.others_are_gone():
-            session.release()
+        _let_torch_end_it(session)
         return True if session.job_over() else None
 
     complete = session.waiter.until(probe, deadline_s=left_s) is not None
@@ -112,6 +109,16 @@ def tear_down(session: Session, teardown: Teardown, *, healthy: bool) -> None:
     session.release()
     session.tell_teardown()
     session.end_job(kill=teardown is Teardown.PROCESS_KILL, in_time=session.job_over() or not healthy)
+
+
+def _let_torch_end_it(session: Session) -> None:
+    """Where torch is alone: once the other ranks are gone no dump comes any more, and torchrun would wait 30 s.
+
+    The collector's road needs the stalled rank as it is: a rank that hangs alone is a hang too.
+    """
+    alone = session.plan.scenario.recorder.trigger is not Trigger.COLLECTOR
+    if alone and session.fault.state is FaultState.CONFIRMED and session.others_are_gone():
+        session.release()
 
 
 def _wait_for_restart(session: Session) -> None:

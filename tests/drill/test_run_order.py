@@ -217,3 +217,15 @@ def test_error_of_the_only_drill_is_raised(tmp_path, environ):
     with pytest.raises(MachineError, match="may not be executed"):
         run_many([("only", scenario())], out_dir=tmp_path, jobs=1, python="/no/such/python", environ=environ)
     assert not (tmp_path / "only").exists()
+
+
+@pytest.mark.parametrize(("trigger", "released_early"), [("native", True), ("collector", False)])
+def test_rank_that_is_left_alone_is_let_go_only_where_torch_is_alone(
+    tmp_path, environ, monkeypatch, trigger, released_early
+):
+    """torchrun waits 30 s for a stalled rank when the others are gone; the collector must still see it stalled."""
+    monkeypatch.setattr("hangdrill.drill.session.Session.others_are_gone", lambda self: True)
+    seen = []
+    looks = {"is_complete": lambda: seen.append((tmp_path / "run" / "control" / "hold_1").exists())}
+    run(tmp_path, environ, road={"on": looks}, recorder={"trigger": trigger})
+    assert seen[0] is not released_early
