@@ -121,8 +121,8 @@ def judged_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
 def hang_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
     """The dumps and traces of a rank that were taken because of the hang, in the judged attempt, before the inspection.
 
-    One that was taken at an orderly exit counts only if the rank had left before the hang was noticed: then it is how
-    the hang began. After that it is proof of health, no more.
+    One that was taken at an orderly exit counts only if the rank had announced its exit before the hang was noticed:
+    then it is how the hang began. After that it is proof of health, no more.
     """
     return tuple(
         artifact
@@ -141,8 +141,14 @@ def _inspected_ns(run: RecordedRun) -> int | None:
 
 
 def _left_before_the_hang(run: RecordedRun, artifact: Artifact) -> bool:
-    noticed_ns = run.manifest.noticed_ns if run.manifest is not None else None
-    return noticed_ns is not None and artifact.pulled_ns <= noticed_ns
+    if run.manifest is None or run.manifest.noticed_ns is None:
+        return False
+    announced_ns = [
+        pull.exit.time_ns
+        for pull in run.manifest.ranks
+        if pull.exit is not None and (pull.rank, pull.attempt) == (artifact.rank, artifact.attempt)
+    ]
+    return min((*announced_ns, artifact.pulled_ns)) <= run.manifest.noticed_ns
 
 
 def artifact_of(run: RecordedRun, dump: RankDump) -> Artifact | None:

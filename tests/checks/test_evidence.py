@@ -131,3 +131,15 @@ def test_exit_before_the_inspection_is_evidence():
     reports = mutate_each(base.manifest.ranks, lambda pull: mutate(pull, exit=ended), rank=1)
     assert judged_reports(mutate(base, manifest=mutate(base.manifest, ranks=reports))) == reports
     assert judged_reports(mutate(base, manifest=None)) == ()
+
+
+@pytest.mark.parametrize(("announced_after_ns", "counts"), [(-1, True), (1, False)])
+def test_dump_of_a_rank_that_left_first_is_its_dump_of_the_hang(announced_after_ns, counts):
+    base = held_run()
+    noticed_ns = base.manifest.noticed_ns
+    left = RankExit(rank=1, status="exit", time_ns=noticed_ns + announced_after_ns)
+    reports = mutate_each(base.manifest.ranks, lambda pull: mutate(pull, exit=left), rank=1)
+    taken = mutate(artifact(1), reason=PullReason.EXIT, pulled_ns=noticed_ns + 2)
+    others = tuple(item for item in base.artifacts if item.rank != 1)
+    run = mutate(base, manifest=mutate(base.manifest, ranks=reports), artifacts=(*others, taken))
+    assert hang_artifacts(run, 1) == ((taken,) if counts else ())
