@@ -204,10 +204,14 @@ def _transfer(group: GroupView, transfer: Transfer) -> StuckOp:
 
 
 def _forgotten(scene: Scene) -> Iterable[int]:
-    """Ranks whose ring buffer may have dropped an operation that is still unfinished, as their pg_status suggests."""
+    """Ranks whose ring buffer may have dropped an operation that is still unfinished: by their pg_status some group
+    has completed less than what comes before the first unfinished operation that is left."""
     for rank, view in scene.views.items():
         if view.full and view.first_record > 0:
-            shown = {str(operation.pg_id) for operation in view.operations if not finished(operation)}
-            behind = (s.pg_id for s in view.statuses.values() if s.last_completed < s.last_enqueued)
-            if any(pg_id not in shown for pg_id in behind):
+            first: dict[str, int] = {}
+            for operation in view.operations:
+                if not finished(operation):
+                    first.setdefault(str(operation.pg_id), operation.op_id)
+            statuses = view.statuses.values()
+            if any(s.last_completed < first.get(s.pg_id, s.last_enqueued + 1) - 1 for s in statuses):
                 yield rank

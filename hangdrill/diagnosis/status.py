@@ -5,7 +5,7 @@ group may have another. It stores op ids (nccl2 from 0, others from 1), which co
 the sequence only of groups in which there were none.
 """
 
-from hangdrill.diagnosis.groups import GroupView
+from hangdrill.diagnosis.groups import DEFAULT_DESC, GroupView
 from hangdrill.diagnosis.views import RankView
 from hangdrill.model.dump import Operation
 
@@ -71,10 +71,16 @@ def _base(group: GroupView) -> int | None:
 
 
 def _by_order(view: RankView) -> dict[tuple[str, str], str] | None:
-    """pg_ids are given in the order in which groups are made, and torch names groups by a number that counts up."""
-    names = list(view.groups)
-    if len(names) != len(view.statuses) or not all(name.isdigit() for name, _ in names):
+    """pg_ids are given in the order in which groups are made, and torch names groups by a number that counts up.
+
+    None where that does not fit: another number of groups, no default group, or an entry that says otherwise.
+    """
+    names = sorted((key for key in view.groups if key[0].isdigit()), key=lambda key: int(key[0]))
+    ids = sorted((pg_id for pg_id in view.statuses if pg_id.isdigit()), key=int)
+    if not len(names) == len(view.groups) == len(ids) == len(view.statuses):
         return None
-    if not all(pg_id.isdigit() for pg_id in view.statuses):
+    found = dict(zip(names, ids, strict=True))
+    said = {(operation.group_name, operation.group_desc): str(operation.pg_id) for operation in view.operations}
+    if not any(desc == DEFAULT_DESC for _, desc in found) or any(found.get(key) != said[key] for key in said):
         return None
-    return dict(zip(sorted(names, key=lambda key: int(key[0])), sorted(view.statuses, key=int), strict=True))
+    return found

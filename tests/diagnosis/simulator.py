@@ -13,6 +13,7 @@ does; more: it enqueues ahead, as NCCL does) and, when `serial`, finishes them i
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 __all__ = ["Entry", "Fault", "Outcome", "Part", "Program", "Step", "Team", "execute", "inject"]
 
@@ -54,8 +55,8 @@ class Step:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """What all members must agree on; the shapes of some operations differ by rank rightfully."""
-        return (self.op, None if self.op in {"all_to_all", "barrier"} else self.shape, self.dtype, self.root)
+        """What all members must agree on: of shapes only the number of elements, and of some operations not even that."""
+        return (self.op, None if self.op in {"all_to_all", "barrier"} else prod(self.shape), self.dtype, self.root)
 
 
 @dataclass(frozen=True)
