@@ -24,7 +24,7 @@ def order_for(rank: WatchedRank, reason: PullReason) -> PullOrder:
         key=rank.key,
         reason=_reason_of(rank, reason),
         state=rank.state,
-        orderly=rank.orderly_exit,
+        brief=rank.orderly_exit or rank.pulled,
         socket=None if rank.state is RankState.EXITED else rank.socket,
         sources=rank.live_sources(),
         pid=rank.pid,

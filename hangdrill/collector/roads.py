@@ -31,12 +31,15 @@ _NOT_FOUND = 404
 
 
 class PullOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to pull from, and what is known already. orderly: its program ended well: one short question is enough."""
+    """Whom to pull from, and what is known already.
+
+    brief: one short question for the dump is enough; its program ended well, or everything else was pulled before.
+    """
 
     key: RankKey
     reason: PullReason
     state: RankState
-    orderly: bool = False
+    brief: bool = False
     socket: RankSocket | None = None
     sources: tuple[RecorderSource, ...] = ()
     pid: int | None = None
@@ -59,7 +62,7 @@ class PullReport(msgspec.Struct, frozen=True, kw_only=True):
 def pull_rank(order: PullOrder, store: EvidenceStore) -> PullReport:
     """All roads, one after the other. Raises nothing that a rank could cause."""
     pull = _Pull(order, store)
-    if order.orderly:
+    if order.brief:
         pull.dump(stacks=False)
         return pull.report()
     if order.state is RankState.GONE or order.socket is None:

@@ -202,9 +202,9 @@ class Watch:
             if rank.exit is not None and not rank.acked:
                 self._serve_exit(rank)
             elif rank.state is RankState.GONE and not rank.pulled:
-                rank.pulled = True
                 if rank.waited_long:
                     self._begin_pull(rank)
+                rank.pulled = True
 
     def _serve_exit(self, rank: WatchedRank) -> None:
         has_dump = bool(self._store.artifacts(rank.key, ArtifactKind.DUMP))

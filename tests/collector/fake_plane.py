@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -167,7 +168,8 @@ def idle_rank(sockets: Path, rank: int, *, sequence: int = 3, **options: Any) ->
 
 
 if __name__ == "__main__":
-    make = {"waiting": waiting_rank, "idle": idle_rank}[sys.argv[3]]
+    patient = {"fr_trace_json:gloo": trace(operation(4, timeout_ms=600_000))}
+    make = {"waiting": waiting_rank, "idle": idle_rank, "patient": partial(waiting_rank, answers=patient)}[sys.argv[3]]
     with make(Path(sys.argv[1]), int(sys.argv[2])):
         print("ready", flush=True)
         sys.stdin.read()

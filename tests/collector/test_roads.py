@@ -127,7 +127,7 @@ def test_what_was_seen_before_the_exception_beats_what_is_said_after_it(pull, so
 
 def test_an_orderly_end_costs_one_question(pull, sockets):
     with waiting_rank(sockets, 0) as rank:
-        roads, _ = pull(orderly=True, reason=PullReason.EXIT)
+        roads, _ = pull(brief=True, reason=PullReason.EXIT)
     assert (roads, rank.asked) == (["handler"], ["/handler/hangdrill_dump?backend=gloo&stacks=0"])
 
 

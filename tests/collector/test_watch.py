@@ -12,6 +12,7 @@ import pytest
 from collector_tools import kinds, only, wait_until
 from fake_plane import dump, idle_rank, operation, trace, waiting_rank
 
+from hangdrill.collector import ranks as ranks_module
 from hangdrill.collector import store as store_module
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import ArtifactKind, PullReason, RankState
@@ -157,6 +158,20 @@ def test_what_a_rank_says_after_it_gave_up_does_not_replace_what_it_said_before(
     assert len(job.events("noticed")) == 1
 
 
+def test_a_rank_that_gave_no_dump_is_asked_for_it_once_more_at_its_end_and_for_nothing_else(job, ranks):
+    ranks += [waiting_rank(job.sockets, 0, hostile={"hangdrill_dump": "status"}), waiting_rank(job.sockets, 1)]
+    job.start(world_size=2)
+    job.await_event("complete")
+    ranks[0].hostile.clear()
+    ranks[0].asked.clear()
+    job.announce(0, "exception", exception_type="RuntimeError", in_distributed=True, last_sequence=4)
+    job.await_ack(0)
+    manifest = job.finish()
+    assert ranks[0].handlers_asked() - {"fr_trace_json", "c10d_health_check"} == {"hangdrill_dump"}
+    assert only(manifest, 0, ArtifactKind.DUMP).reason is PullReason.EXCEPTION
+    assert only(manifest, 0, ArtifactKind.TRACE).reason is PullReason.STALL
+
+
 def test_a_trace_from_before_the_exception_is_the_one_that_is_kept(job, ranks):
     ranks += [waiting_rank(job.sockets, 0, age_s=0.2), waiting_rank(job.sockets, 1, age_s=0.2)]
     job.start(world_size=2)
@@ -221,6 +236,7 @@ def test_the_manifest_keeps_the_state_of_the_moment_of_the_pull(job, process_ran
     job.start(world_size=2, stall_after_s=1e6, settle_s=0)
     job.await_event("complete")
     stopped.send_signal(signal.SIGSTOP)
+    wait_until(lambda: job.events("rank")[-1].detail.startswith("stopped"), "it is stopped")
     (job.control / "collect_now").touch()
     wait_until(lambda: len(job.events("complete")) == 2, "the pull from the stopped rank")
     stopped.send_signal(signal.SIGCONT)
@@ -325,6 +341,20 @@ def test_a_foreign_job_ends_the_watch_when_its_ranks_are_gone(job, process_rank)
     manifest = job.finish(ask=False)
     assert [pull.state for pull in manifest.ranks] == [RankState.GONE] * 2
     assert (manifest.noticed_ns, manifest.artifacts) == (None, ())
+
+
+@pytest.mark.parametrize(("long_s", "left"), [(0.0, {"trace", "process"}), (3600.0, set())])
+def test_a_foreign_rank_that_dies_after_waiting_long_leaves_its_last_trace(
+    job, process_rank, monkeypatch, long_s, left
+):
+    monkeypatch.setattr(ranks_module, "WAITS_LONG_S", long_s)
+    waiting = process_rank(0, "patient")
+    job.start(control=None, run_id="")
+    job.await_event("rank", 0)
+    waiting.kill()
+    manifest = job.finish(ask=False)
+    assert kinds(manifest, 0) == left
+    assert manifest.noticed_ns is None
 
 
 def test_a_disk_that_is_full_does_not_keep_a_rank_from_going(job, ranks, monkeypatch):
