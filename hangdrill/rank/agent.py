@@ -22,12 +22,13 @@ from hangdrill.rank import current, debug_server
 from hangdrill.rank.ending import Ending
 from hangdrill.rank.facts import Facts
 from hangdrill.rank.faults import Fault
+from hangdrill.rank.fetching import place_in_fetch
 from hangdrill.rank.files import Flags, write_json
 from hangdrill.rank.groups import GroupBook
 from hangdrill.rank.leaving import exit_code, leave, print_error
 from hangdrill.rank.opnames import OpNames
 from hangdrill.rank.orders import Identity, Orders, read_orders
-from hangdrill.rank.places import OperationPlace, StepPlace, place_in_destroy, place_in_fetch, place_in_init
+from hangdrill.rank.places import OperationPlace, StepPlace, place_in_destroy, place_in_init
 from hangdrill.rank.plane import ControlPlane, recorder_of
 from hangdrill.rank.record import Record
 from hangdrill.rank.target import Target, TargetError
@@ -36,6 +37,7 @@ from hangdrill.rank.wrapped import wrap_functions
 __all__ = ["USAGE", "Agent", "run_with_agent"]
 
 GLOO = "ProcessGroupGloo"
+WRAPPED = "placed by wrapped functions: operations that C++ or functional collectives start are not counted nor held"
 USAGE = 64
 """Exit code for a bad command line or bad orders, as everywhere in hangdrill."""
 
@@ -79,6 +81,7 @@ class Agent:
         if self.fault.is_at("dataloader"):
             place_in_fetch(self.fault)
         if not self.hooked:
+            self.facts.notes.append(WRAPPED)
             wrap_functions(self.book, self._place.hooks, self.names)
         if self._orders.trigger == "debug-server":
             directory = self._orders.control.parent / "debug-server"

@@ -1,6 +1,7 @@
-"""Where a fault is placed: before an operation, before a step, in init or destroy, in a DataLoader's fetch.
+"""Where a fault is placed: before an operation, before a step, in init or destroy.
 
-Each place asks the fault whether it is meant, and lets it happen there.
+Each place asks the fault whether it is meant, and lets it happen there. The fetch of a DataLoader is in
+`hangdrill.rank.fetching`.
 """
 
 import weakref
@@ -18,7 +19,7 @@ from hangdrill.rank.opnames import OpNames
 from hangdrill.rank.orders import CHANGES, FaultOrder
 from hangdrill.rank.record import P2P, Record
 
-__all__ = ["OperationPlace", "StepPlace", "place_in_destroy", "place_in_fetch", "place_in_init"]
+__all__ = ["OperationPlace", "StepPlace", "place_in_destroy", "place_in_init"]
 
 
 class OperationPlace:
@@ -159,28 +160,3 @@ def place_in_destroy(fault: Fault, ending: Ending | None) -> None:
         return destroy_process_group
 
     replace_function("destroy_process_group", make)
-
-
-def place_in_fetch(fault: Fault) -> None:
-    """Let the fault happen before the nth fetch of the first DataLoader worker (of the rank itself without workers).
-
-    The fetchers are replaced before workers are forked; workers that are spawned do not inherit it.
-    """
-    from torch.utils.data import get_worker_info
-    from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
-
-    seen = 0
-
-    def around(original: Callable[..., Any]) -> Callable[..., Any]:
-        def fetch(self: Any, index: Any) -> Any:
-            nonlocal seen
-            seen += 1
-            worker = get_worker_info()
-            if seen == fault.order.nth and (worker is None or worker.id == 0) and not fault.was_reported:
-                fault.happen(Reached(op="dataloader"))
-            return original(self, index)
-
-        return fetch
-
-    for fetcher in (_MapDatasetFetcher, _IterableDatasetFetcher):
-        fetcher.fetch = around(fetcher.fetch)

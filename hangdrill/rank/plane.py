@@ -33,7 +33,10 @@ def dump_history(backend: str, *, stacks: bool) -> bytes:
     if backend in ("nccl-legacy", "") or not hasattr(c10d, "_dump_fr_trace"):
         legacy = c10d._dump_nccl_trace  # type: ignore[attr-defined]
         return bytes(legacy(includeCollectives=True, includeStackTraces=stacks, onlyActive=False))
-    return bytes(c10d._dump_fr_trace(True, stacks, False, backend))
+    try:
+        return bytes(c10d._dump_fr_trace(True, stacks, False, backend))
+    except TypeError:  # before torch 2.14 there is one such recorder only, gloo's
+        return bytes(c10d._dump_fr_trace(True, stacks, False))
 
 
 class ControlPlane:

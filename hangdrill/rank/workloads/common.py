@@ -31,6 +31,7 @@ class Job:
     world_size: int
     device: Any
     steps: int
+    timeout: timedelta
 
 
 def start() -> Job:
@@ -49,7 +50,13 @@ def start() -> Job:
         timeout=timedelta(seconds=options.timeout_s),
         device_id=device if options.bind == "explicit" else None,
     )
-    return Job(rank=dist.get_rank(), world_size=dist.get_world_size(), device=device, steps=options.steps)
+    return Job(
+        rank=dist.get_rank(),
+        world_size=dist.get_world_size(),
+        device=device,
+        steps=options.steps,
+        timeout=timedelta(seconds=options.timeout_s),
+    )
 
 
 def batches(job: Job, *, seed: int) -> Iterator[tuple[Any, Any]]:

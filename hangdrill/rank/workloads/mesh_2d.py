@@ -3,6 +3,7 @@
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -15,6 +16,8 @@ def main() -> None:
     if job.world_size % 2:
         raise SystemExit(f"mesh-2d needs an even number of ranks, got {job.world_size}")
     mesh = init_device_mesh(job.device.type, (job.world_size // 2, 2), mesh_dim_names=("dp", "tp"))
+    for name in ("dp", "tp"):  # else they would have torch's 30 minutes, whatever the default group's timeout is
+        _set_pg_timeout(job.timeout, mesh.get_group(name))
     model = parallelize_module(small_model(job), mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
     fully_shard(model, mesh=mesh["dp"])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
