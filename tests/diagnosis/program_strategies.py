@@ -151,7 +151,7 @@ def _operation(draw: st.DrawFn, teams: list[Team]) -> dict[int, Step]:
         return transfer(team, source, target, batched=kind == "batch of one")
     op = draw(st.sampled_from(OPS))
     root = draw(st.integers(0, len(team.ranks) - 1)) if op in {"broadcast", "reduce", "gather"} else 0
-    step = Step(team, op, draw(st.sampled_from([(8,), (8,), (4, 2)])), root=root)
+    step = Step(team, op, draw(st.sampled_from([(8,), (8,), (6, 2)])), root=root)
     return dict.fromkeys(team.ranks, step)
 
 
@@ -166,7 +166,6 @@ def _places(program: Program, kind: str) -> list[tuple[int, int]]:
                 "wrong-op": not step.p2p and step.op not in {"all_to_all", "barrier", "gather"},
                 "wrong-shape": not step.p2p and step.op not in {"all_to_all", "barrier", "gather"},
                 "wrong-dtype": not step.p2p and step.op != "barrier",
-                "stall": not step.p2p,
             }.get(kind, True)
             if fits and (len(step.team.ranks) > 1 or kind in {"hold", "exit", "kill", "skip", "invert"}):
                 found.append((rank, index))
@@ -212,5 +211,7 @@ def cases(draw: st.DrawFn, *, plain: bool = False) -> Case:
         window=draw(st.sampled_from([2000, 2000, 3, 5, 9])),
         only_active=draw(st.booleans()),
         lost=frozenset(lost),
+        skew_s=draw(st.dictionaries(st.integers(0, world - 1), st.sampled_from([-20, 3, 20]), max_size=2)),
+        cut=draw(st.dictionaries(st.integers(0, world - 1), st.integers(0, 20), max_size=1)),
     )
     return Case(outcome, how, launch_groups=draw(st.booleans()), world_known=draw(st.booleans()))

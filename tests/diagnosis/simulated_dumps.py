@@ -25,7 +25,8 @@ class Recording:
     """How the run was recorded and what became of the files.
 
     window: how many operations the ring buffer keeps. versions: of each rank, repeated. lost: ranks without a file.
-    any_source: receives do not say from whom.
+    any_source: receives do not say from whom. skew_s: how far the clocks of ranks are ahead.
+    cut: how many operations were left of files that were cut.
     lag: pg_status is one operation behind. early: until which tick each rank's dump, taken too early, saw the run.
     """
 
@@ -38,6 +39,8 @@ class Recording:
     timing: bool = False
     any_source: bool = False
     early: dict[int, int] = field(default_factory=dict)
+    skew_s: dict[int, int] = field(default_factory=dict)
+    cut: dict[int, int] = field(default_factory=dict)
 
 
 def record(outcome: Outcome, how: Recording) -> list[RankDump]:
@@ -55,6 +58,7 @@ def _dump(outcome: Outcome, rank: int, how: Recording) -> RankDump:
     teams = [team for team in outcome.program.teams if rank in team.ranks]
     entries = list(_seen(outcome.entries[rank], how.early.get(rank)))
     operations = _number([o for e in entries for o in _operations(e, rank, teams, how)], how)
+    operations = operations[: how.cut.get(rank)]
     return RankDump(
         rank=rank,
         path=f"fr_{rank}",
@@ -65,6 +69,8 @@ def _dump(outcome: Outcome, rank: int, how: Recording) -> RankDump:
         operations=tuple(operations),
         comm_lib_version="2.30.7" if how.dialect == "nccl-legacy" else "",
         only_active=how.only_active,
+        salvaged=rank in how.cut,
+        cut_at_byte=1000 if rank in how.cut else None,
     )
 
 
@@ -122,8 +128,9 @@ def _operation(
     whole: bool = False,
 ) -> Operation:
     step = entry.step
-    created = BASE_NS + entry.created * TICK_NS + rank
-    finished = None if entry.finished is None else BASE_NS + entry.finished * TICK_NS + rank
+    start = BASE_NS + rank + how.skew_s.get(rank, 0) * 1_000_000_000
+    created = start + entry.created * TICK_NS
+    finished = None if entry.finished is None else start + entry.finished * TICK_NS
     if step.batched and not whole:
         finished = created + 1_000 if how.dialect == "nccl2" else None
     state = OperationState.COMPLETED if finished else OperationState.SCHEDULED

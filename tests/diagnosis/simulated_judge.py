@@ -9,10 +9,10 @@ from hangdrill.model.diagnosis import Basis, Diagnosis, HangVerdict
 __all__ = ["complaint", "evidence_is_complete", "lost_to_sight"]
 
 
-def complaint(case: Case, diagnosis: Diagnosis) -> str:
-    """What is wrong with the diagnosis, or nothing."""
+def complaint(case: Case, diagnosis: Diagnosis, *, reported: bool = False) -> str:
+    """What is wrong with the diagnosis, or nothing. reported: there were reports of all processes."""
     truth = truth_of(case.outcome)
-    if lost_to_sight(case):
+    if lost_to_sight(case) and not reported:
         return ""
     named = frozenset(culprit.rank for culprit in diagnosis.culprits)
     if not truth.hung:
@@ -71,7 +71,7 @@ def evidence_is_complete(case: Case) -> bool:
         how.dialect == "nccl2" and any(step.batched for step in steps)
     )
     entries = max(sum(1 + len(e.step.parts) for e in mine) for mine in outcome.entries)
-    whole = not how.only_active and not how.lost and not how.early and entries <= how.window
+    whole = not (how.only_active or how.lost or how.early or how.cut or how.skew_s) and entries <= how.window
     everybody = all(dump.operations for dump in record(outcome, how))
     idle_without_reason = outcome.killed and any(not any(e.pending for e in mine) for mine in outcome.entries)
     groups = how.dialect != "gloo" or case.launch_groups
@@ -81,8 +81,12 @@ def evidence_is_complete(case: Case) -> bool:
 def lost_to_sight(case: Case) -> bool:
     """Whether the recorder hides a part of the run without leaving any sign of it, so that no answer can be wrong.
 
-    gloo does not record send and receive; only the op ids of later collectives show that there were some.
+    gloo does not record send and receive; only the op ids of later collectives show that there were some. nccl2 takes
+    a batch for completed, so a list of active operations lacks it.
     """
+    batched = any(entry.pending and entry.step.batched for entries in case.outcome.entries for entry in entries)
+    if case.how.dialect == "nccl2" and case.how.only_active and batched:
+        return True
     hidden = any(step.p2p for steps in case.outcome.program.steps for step in steps)
     if case.how.dialect != "gloo" or not hidden:
         return False

@@ -47,6 +47,7 @@ def truth_of(outcome: Outcome) -> Truth:
     if kinds <= {"hold", "exit", "kill"}:
         return _absence(outcome, scene)
     if kinds == {"stall"}:
+        # What is wrong with a pair whose both sides are there is not said by either.
         return Truth(hung=True, kinds=frozenset({"all-joined"}), untellable="everybody joined and nobody finished")
     if kinds <= set(MISMATCH):
         return _mismatch(scene)

@@ -55,7 +55,7 @@ class Step:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """What all members must agree on: of shapes only the number of elements, and of some operations not even that."""
+        """What all members must agree on: of shapes the number of elements, of some operations not even that."""
         return (self.op, None if self.op in {"all_to_all", "barrier"} else prod(self.shape), self.dtype, self.root)
 
 
@@ -142,7 +142,7 @@ def inject(program: Program, faults: Iterable[Fault]) -> tuple[Program, frozense
 def execute(
     program: Program, faults: Sequence[Fault] = (), *, lookahead: int = 1, serial: bool = True, eager: bool = False
 ) -> Outcome:
-    """Run until nobody can move. `eager`: the root of a broadcast and the leaves of a reduce do not wait."""
+    """Run until nobody can move. `eager`: senders, the root of a broadcast and the leaves of a reduce do not wait."""
     broken, stalled = inject(program, faults)
     machine = _Machine(broken, stalled, lookahead, serial, eager)
     while machine.issue() | machine.finish():
@@ -232,7 +232,7 @@ class _Machine:
         if step.label in self.stalled:
             return False
         if step.p2p:
-            return all(self._matched(rank, entry, part) for part in step.parts)
+            return all((self.eager and part.send) or self._matched(rank, entry, part) for part in step.parts)
         others = self.meeting[step.team, entry.sequence]
         if self.eager and step.op in {"broadcast", "reduce"}:
             return self._met_eagerly(rank, step, others)

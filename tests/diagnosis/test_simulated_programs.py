@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from program_strategies import Case, cases
 from simulated_dumps import groups_of, record
 from simulated_judge import complaint, evidence_is_complete
+from simulated_reports import after_the_timeout, reports_of
 from simulated_truth import truth_of
 
 from hangdrill.diagnosis import diagnose
@@ -82,12 +83,23 @@ def test_a_second_dump_of_the_same_rank_changes_nothing(case: Case, tick: int, o
     told = {"world_size": world, "launch_groups": groups_of(case.outcome)}
     first = diagnose(dumps, **told)
     both = diagnose([*record(case.outcome, how), *dumps], **told)
-    assert (both.verdict, both.kind, both.culprits, both.stuck) == (
-        first.verdict,
-        first.kind,
-        first.culprits,
-        first.stuck,
+    assert (both.verdict, both.kind, both.stuck) == (first.verdict, first.kind, first.stuck)
+    assert [culprit.rank for culprit in both.culprits] == [culprit.rank for culprit in first.culprits]
+
+
+@PROFILE
+@given(cases(plain=True), st.booleans())
+def test_reports_after_the_timeout_name_no_innocent(case: Case, over: bool) -> None:
+    """Without sends and receives the answer is exact, whether the dumps were pulled before gloo raised or after."""
+    case = dataclasses.replace(case, how=dataclasses.replace(case.how, dialect="gloo"))
+    outcome = after_the_timeout(case.outcome) if over else case.outcome
+    diagnosis = diagnose(
+        record(outcome, case.how),
+        world_size=outcome.program.world,
+        launch_groups=groups_of(outcome),
+        reports=reports_of(case.outcome),
     )
+    hold_to(complaint(case, diagnosis, reported=True), diagnosis)
 
 
 @PROFILE
