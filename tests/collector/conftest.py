@@ -1,5 +1,9 @@
 """Fixtures of the collector's tests."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from collector_tools import Job
 
@@ -28,3 +32,33 @@ def sockets(tmp_path):
     directory = tmp_path / "only-sockets"
     directory.mkdir()
     return directory
+
+
+@pytest.fixture
+def ranks():
+    """Fake ranks of the test; all closed at its end."""
+    made = []
+    yield made
+    for rank in made:
+        rank.close()
+
+
+@pytest.fixture
+def process_rank(job):
+    """Starts a fake rank as a process of its own."""
+    started = []
+
+    def start(rank, mode):
+        program = Path(__file__).with_name("fake_plane.py")
+        command = [sys.executable, str(program), str(job.sockets), str(rank), mode]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout.readline() == b"ready\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()

@@ -88,7 +88,7 @@ def test_a_stalled_job_of_the_users_own_leaves_the_evidence_of_both_ranks(start,
     assert (code, manifest.complete, len(run.events("noticed"))) == (0, True, 1)
     assert manifest.notice.startswith("all_reduce #4 of default_pg pending for ")
     assert manifest.notice.endswith(f" on rank {1 - stalled}")
-    assert [pull.state for pull in manifest.ranks] == [RankState.GONE] * 2
+    assert [pull.state for pull in manifest.ranks] == [RankState.RUNNING] * 2, "as they were when they were pulled from"
     found = {(artifact.rank, artifact.kind.value): artifact for artifact in manifest.artifacts}
     assert set(found) == {(rank, kind) for rank in range(2) for kind in ("trace", "stacks", "process")}
     assert {artifact.reason for artifact in manifest.artifacts} == {PullReason.STALL}
