@@ -88,6 +88,8 @@ def scarcities() -> Iterator[CorpusCase]:
     chatter = (all_of(group), *(all_of(busy[1], "all_gather"),) * 9, all_of(group))
     forgot = run(busy, chatter, Fault("hold", 0, 9))
     yield doubtful("ring-buffer-forgot-the-group", forgot, may=[0], dialect="nccl2", window=4, sure=True)
+    clock = run([group], (all_of(group),) * 4, Fault("hold", 0, 2))
+    yield doubtful("another-clock-is-ahead", clock, may=[0], dialect="nccl2", skew_s={2: 20}, sure=True)
     active = run([group], (all_of(group),) * 4, Fault("hold", 0, 2))
     yield doubtful("only-active-dumps", active, may=[0], dialect="nccl2", only_active=True, sure=True)
     first = run([group], (all_of(group),) * 4, Fault("hold", 5, 0))

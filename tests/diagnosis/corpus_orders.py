@@ -71,5 +71,7 @@ def joined() -> Iterator[CorpusCase]:
         yield doubtful(f"all-joined-{dialect}", outcome, ["all-joined"], dialect=dialect, sure=True)
     piled = run([group], (all_of(group),) * 8, Fault("stall", 2, 2), lookahead=16)
     yield doubtful("all-joined-and-enqueued-ahead", piled, ["all-joined"], dialect="nccl2", sure=True)
+    ahead = run([group], (all_of(group),) * 4, Fault("stall", 2, 2))
+    yield doubtful("all-joined-and-a-clock-is-ahead", ahead, ["all-joined"], dialect="nccl2", skew_s={2: 20}, sure=True)
     timed = run([group], (all_of(group),) * 8, Fault("stall", 2, 2))
     yield doubtful("all-joined-and-started", timed, ["all-joined"], dialect="nccl-legacy", timing=True, sure=True)

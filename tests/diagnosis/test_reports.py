@@ -1,12 +1,15 @@
 """What the collector saw of the processes: operations that failed though gloo calls them over, why a rank is away."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from dump_builders import dump, fell_out, report, status, world
 
 from hangdrill.diagnosis import diagnose, sentence
 from hangdrill.model.diagnosis import Basis, Diagnosis, HangKind, HangVerdict
 from hangdrill.model.dump import DumpFormat, Group, GroupStatus, RankDump
-from hangdrill.model.run import RankPull, RankState
+from hangdrill.model.run import GroupCount, RankPull, RankState
 
 THREE, FOUR = ("all_reduce",) * 3, ("all_reduce",) * 4
 WORLD = (world(4),)
@@ -104,11 +107,80 @@ def test_gloo_records_no_transfers_so_the_one_who_did_not_fall_is_named() -> Non
     assert named(told) == [1]
 
 
-def test_a_rank_inside_a_transfer_that_gloo_hides_is_not_the_culprit() -> None:
-    """Rank 2 is absent from the all_reduce because it fell out of a receive; rank 1 is absent from both."""
+def counted(rank: int, collectives: int, p2p: int = 0, state: RankState = RankState.RUNNING, **end: Any) -> RankPull:
+    """A report with the agent's own count of the default group."""
+    count = GroupCount(name="0", desc="default_pg", ranks=(0, 1, 2, 3), backend_class="ProcessGroupGloo",
+                       collectives=collectives, p2p=p2p)  # fmt: skip
+    return msgspec.structs.replace(report(rank, state, **end), counts=(count,))
+
+
+def test_a_rank_that_may_be_inside_a_transfer_that_gloo_hides_is_not_named() -> None:
+    """Ranks 1 and 2 are absent from the all_reduce. Rank 2 fell out of a receive; rank 1 may be inside of one too,
+    unless its agent counted nothing since the last operation that is recorded."""
     dumps = [dump(rank, *THREE, *(("all_reduce!",) if rank in {0, 3} else ())) for rank in range(4)]
-    diagnosis = diagnose(dumps, world_size=4, reports=[fell_out(2, last_p2p=True), report(1)])
+    fallen = fell_out(2, last_p2p=True, last_sequence=1)
+    assert named(diagnose(dumps, world_size=4, reports=[fallen, report(1)])) == []
+    assert named(diagnose(dumps, world_size=4, reports=[fallen, counted(1, 3, p2p=1)])) == []
+    assert named(diagnose(dumps, world_size=4, reports=[fallen, counted(1, 3)])) == [1]
+    assert named(diagnose(dumps, world_size=4, reports=[fallen, counted(1, 3, 1, RankState.STOPPED)])) == [1]
+
+
+def test_the_agents_count_stands_in_for_what_an_old_trace_does_not_say() -> None:
+    """The trace of a rank that holds its GIL is from before; the count, from the moment of the pull."""
+    old = trace(1, status("0", 1))
+    waiting = [dump(rank, *THREE, "all_reduce!") for rank in (0, 2, 3)]
+    diagnosis = diagnose([*waiting, old], world_size=4, reports=[counted(1, 3)])
+    assert (named(diagnosis), diagnosis.culprits[0].basis) == ([1], Basis.OBSERVED)
+    entered = diagnose([*waiting, old], world_size=4, reports=[counted(1, 4)])
+    assert named(entered) == []
+
+
+def test_a_rank_that_was_let_go_and_went_on_is_looked_at_as_it_was() -> None:
+    """Stopped before the fourth, released by the teardown, dumped at its end with everything done."""
+    waiting = [dump(rank, *THREE, "all_reduce!") for rank in (0, 2, 3)]
+    later = dump(1, *FOUR, *FOUR)
+    diagnosis = diagnose([*waiting, later], world_size=4, reports=[counted(1, 3, state=RankState.STOPPED)])
     assert named(diagnosis) == [1]
+    assert diagnosis.culprits[0].why.endswith("#3; its process was stopped")
+    assert named(diagnose([*waiting, later], world_size=4)) == []
+
+
+def test_a_rank_that_was_let_go_and_failed_then_was_absent_all_the_same() -> None:
+    waiting = [dump(rank, *THREE, "all_reduce!") for rank in (0, 2, 3)]
+    late = fell_out(1, last_group="default_pg", last_sequence=4)
+    assert named(diagnose([*waiting, trace(1, status("0", 3))], world_size=4, reports=[late])) == [1]
+
+
+@pytest.mark.parametrize("culprit", [0, 2, 3])
+def test_a_rank_that_died_inside_of_an_operation_is_named(culprit: int) -> None:
+    """Its agent counted the fourth, and its process is gone: an abort inside of gloo."""
+    waiting = [dump(rank, *FOUR) for rank in range(4) if rank != culprit]
+    reports = [fell_out(rank, last_group="default_pg", last_sequence=4) for rank in range(4) if rank != culprit]
+    diagnosis = diagnose(waiting, world_size=4, reports=[*reports, counted(culprit, 4, state=RankState.GONE)])
+    assert [(one.rank, one.basis) for one in diagnosis.culprits] == [(culprit, Basis.INFERRED)]
+    assert "died inside of it" in diagnosis.culprits[0].why
+    alive = diagnose(waiting, world_size=4, reports=[*reports, counted(culprit, 4)])
+    assert named(alive) == []
+
+
+def test_a_silent_recorder_leaves_it_to_the_processes() -> None:
+    """A pipeline on gloo, before its first collective: nobody recorded anything, and one rank ended."""
+    dumps = [dump(rank, groups=(Group(name="", desc="", ranks=(0, 1, 2)),)) for rank in range(3)]
+    running = [counted(rank, 0, p2p=3) for rank in (0, 2)]
+    ended = counted(1, 0, 2, ended="exception", exception_type="ValueError")
+    diagnosis = diagnose(dumps, world_size=3, reports=[*running, ended])
+    assert (named(diagnosis), diagnosis.kind) == ([1], HangKind.P2P_UNMATCHED)
+    assert "ended with ValueError" in diagnosis.culprits[0].why
+    unknown = diagnose(dumps, world_size=3, reports=[*running, counted(1, 0, 2)])
+    assert (unknown.verdict, named(unknown)) == (HangVerdict.UNDECIDED, [])
+    left = [counted(rank, 0, 3, RankState.EXITED, ended="exit") for rank in range(3)]
+    assert diagnose(dumps, world_size=3, reports=left).verdict is HangVerdict.NO_HANG
+
+
+def test_a_rank_that_the_teardown_ended_may_have_been_in_anything() -> None:
+    dumps = [dump(rank, *THREE) for rank in range(2)]
+    reports = [fell_out(0, last_p2p=True, last_sequence=1), report(1, ended="signal")]
+    assert named(diagnose(dumps, world_size=2, reports=reports)) == []
 
 
 def test_nothing_pending_and_everybody_left_in_order_is_no_hang() -> None:

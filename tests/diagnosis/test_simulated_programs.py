@@ -11,6 +11,7 @@ from simulated_dumps import groups_of, record
 from simulated_judge import complaint, evidence_is_complete
 from simulated_reports import after_the_timeout, reports_of
 from simulated_truth import truth_of
+from simulator import Fault, execute
 
 from hangdrill.diagnosis import diagnose
 from hangdrill.model.diagnosis import Diagnosis, HangVerdict
@@ -85,6 +86,22 @@ def test_a_second_dump_of_the_same_rank_changes_nothing(case: Case, tick: int, o
     both = diagnose([*record(case.outcome, how), *dumps], **told)
     assert (both.verdict, both.kind, both.stuck) == (first.verdict, first.kind, first.stuck)
     assert [culprit.rank for culprit in both.culprits] == [culprit.rank for culprit in first.culprits]
+
+
+@PROFILE
+@given(cases(plain=True), st.integers(0, 15), st.sampled_from([60, 3600]), st.integers(2, 14))
+def test_a_file_of_an_earlier_attempt_names_no_innocent(case: Case, number: int, age_s: int, steps: int) -> None:
+    """A restart ran the same program again; one rank's file is still that of the attempt before, which was killed."""
+    outcome = case.outcome
+    rank = number % outcome.program.world
+    lost = dataclasses.replace(case, how=dataclasses.replace(case.how, lost=frozenset({rank})))
+    before = execute(outcome.program, [Fault("exit", r, steps) for r in range(outcome.program.world)])
+    past = record(before, dataclasses.replace(case.how, skew_s={rank: -age_s}))
+    dumps = [*record(outcome, lost.how), *(dump for dump in past if dump.rank == rank)]
+    if len(dumps) < 2 or not outcome.hung or all(operation.p2p for dump in dumps for operation in dump.operations):
+        return
+    diagnosis = diagnose(dumps, world_size=outcome.program.world, launch_groups=groups_of(outcome))
+    hold_to(complaint(lost, diagnosis), diagnosis)
 
 
 @PROFILE
