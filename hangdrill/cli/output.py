@@ -1,6 +1,7 @@
 """What the commands share: where results go, and how they are written for people and for programs."""
 
 import secrets
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -19,13 +20,17 @@ __all__ = ["RUNS", "console", "default_out_dir", "print_json", "python_of", "sho
 
 PYTHON_VARIABLE = "HANGDRILL_PYTHON"
 RUNS = "hangdrill-runs"
+PIPED_COLUMNS = 120
 
 
 def console(*, stderr: bool = False) -> "Console":
     """The terminal, or plain text when piped; rich reads NO_COLOR and the like by itself."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=not (sys.stderr if stderr else sys.stdout).isatty())
+    is_piped = not (sys.stderr if stderr else sys.stdout).isatty()
+    # A log has no width of its own: COLUMNS if it is set, else wide enough for the tables.
+    width = PIPED_COLUMNS if is_piped and "COLUMNS" not in os.environ else None
+    return Console(stderr=stderr, highlight=False, soft_wrap=is_piped, width=width)
 
 
 def python_of(option: str | None, environ: Mapping[str, str]) -> str:

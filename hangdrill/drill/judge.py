@@ -10,7 +10,7 @@ import msgspec
 
 from hangdrill.checks import run_checks
 from hangdrill.checks.evidence import judged_attempt
-from hangdrill.diagnosis import diagnose, sentence
+from hangdrill.diagnosis import diagnose
 from hangdrill.drill.evidence import read_artifacts
 from hangdrill.drill.layout import RunLayout, write_json
 from hangdrill.drill.store import load_run
@@ -30,6 +30,7 @@ from hangdrill.model.run import (
 )
 from hangdrill.model.scenario import Scenario
 from hangdrill.model.verdict import Verdict, merge
+from hangdrill.report.sentence import drill_sentence
 
 __all__ = ["failed_result", "judge"]
 
@@ -55,7 +56,7 @@ def judge(run_dir: Path) -> DrillResult:
         timings=_timings(run),
         environment=_environment(run),
         artifacts=_artifacts(run),
-        sentence=sentence(diagnosis) if diagnosis is not None else "",
+        sentence=drill_sentence(run) if diagnosis is not None else "",
         run_id=run.run_id,
     )
     write_json(RunLayout(run_dir.absolute()).result, result)

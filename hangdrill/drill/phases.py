@@ -106,8 +106,8 @@ def tear_down(session: Session, teardown: Teardown, *, healthy: bool) -> None:
     if teardown is Teardown.RESTART:
         _wait_for_restart(session)
         return
+    session.tell_teardown()  # first, so that a released job cannot look recovered
     session.release()
-    session.tell_teardown()
     session.end_job(kill=teardown is Teardown.PROCESS_KILL, in_time=session.job_over() or not healthy)
 
 

@@ -79,7 +79,8 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     kind: ArtifactKind
     road: str
-    """native | debug-server | handler (Python, full) | fr_trace_json | fr_dump_file | dump_nccl_trace_json | py-spy | dump_traceback | proc"""
+    """native | debug-server | handler (Python, full) | fr_trace_json | fr_dump_file | dump_nccl_trace_json | py-spy |
+    dump_traceback | proc"""
     path: str
     bytes: int
     sha256: str
@@ -146,12 +147,12 @@ class GroupCount(msgspec.Struct, frozen=True, kw_only=True):
     collectives: int = 0
     p2p: int = 0
     last_operation_ns: int = 0
-    """When the rank entered the last of them (word 3 of the slot in `ops`), 0 when never or not known. With it a check can
-    tell operations that came after the evidence was pulled from operations that the dump lost."""
+    """When the rank entered the last of them (word 3 of the slot in `ops`), 0 when never or not known. With it a check
+    can tell operations that came after the evidence was pulled from operations that the dump lost."""
 
 
 class AgentFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rank's agent reported of itself and counted until it ended (`control/`, see docs/reference/run-directory.md)."""
+    """What a rank's agent reported of itself and counted until it ended (`control/` of the run directory)."""
 
     rank: int
     attempt: int = 0

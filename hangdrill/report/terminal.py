@@ -188,5 +188,5 @@ def _cell(text: str) -> Text:
 
 
 def _print_line(console: Console, text: Text) -> None:
-    """One paragraph, with the margin that the tables have."""
-    console.print(Padding(text, (0, 1)))
+    """One paragraph, with the margin that the tables have; on one line, however long, where nobody looks at columns."""
+    console.print(Text.assemble(" ", text) if console.soft_wrap else Padding(text, (0, 1)))
