@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 
 from hangdrill.diagnosis.groups import DEFAULT_DESC, resolve_groups
 from hangdrill.diagnosis.judge import Judgement, judge
-from hangdrill.diagnosis.reports import failed_operations
+from hangdrill.diagnosis.reports import collectives_counted, failed_operations
 from hangdrill.diagnosis.scene import look
 from hangdrill.diagnosis.staleness import stale_ranks
-from hangdrill.diagnosis.views import RankView, merge_dumps
+from hangdrill.diagnosis.views import RankView, merge_dumps, rewind
 from hangdrill.diagnosis.words import name_ranks
-from hangdrill.model.diagnosis import Diagnosis, HangVerdict, RankRoll, UnreadableDump
+from hangdrill.model.diagnosis import Diagnosis, RankRoll, UnreadableDump
 from hangdrill.model.dump import Group, RankDump
 from hangdrill.model.run import RankPull
 
@@ -39,14 +39,14 @@ def diagnose(
     older = stale_ranks(views)
     old |= older
     views = {rank: view for rank, view in views.items() if rank not in older}
+    for report in by_rank.values():
+        if report.rank in views:
+            rewind(views[report.rank], {(count.name, count.desc): count.collectives for count in report.counts})
     expected = _expected(views, world_size, groups_told)
     roll = _roll(views, expected, unreadable, old)
-    if not views:
-        text = "no dump could be read: nothing is known"
-        return Diagnosis(verdict=HangVerdict.UNDECIDED, ranks=roll, notes=(text, *_roll_notes(roll)))
     size = None if expected is None else len(expected)
     groups = resolve_groups(views, groups_told, size)
-    scene = look(views, groups, failed_operations(groups, by_rank))
+    scene = look(views, groups, failed_operations(groups, by_rank), collectives_counted(by_rank.values()))
     judgement = judge(scene, by_rank, expected)
     return _diagnosis(judgement, roll)
 

@@ -5,13 +5,23 @@ minority of a mismatch; a cycle of waits; everybody inside and nobody done; a ra
 did wait for. Whatever is missing turns certainty into "undecided", never into another name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hangdrill.diagnosis.graph import Ends, follow
 from hangdrill.diagnosis.mismatch import Mismatch, describe, find_mismatch
-from hangdrill.diagnosis.reports import explain, failed_in_transfer, fell_out, suspicious
+from hangdrill.diagnosis.reports import (
+    died,
+    ended_by_signal,
+    explain,
+    failed_at_or_after,
+    failed_in_transfer,
+    fell_out,
+    left_in_order,
+    suspicious,
+)
 from hangdrill.diagnosis.scene import Scene, StuckOp
+from hangdrill.diagnosis.views import RankView
 from hangdrill.diagnosis.words import name_operation, name_ranks
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind, HangVerdict, StuckGroup, StuckOperation
 from hangdrill.model.run import RankPull
@@ -52,8 +62,20 @@ class _Case:
     @property
     def busy(self) -> set[int]:
         """Ranks inside of something, by their record or by their report."""
-        fallen = {rank for rank, report in self.reports.items() if fell_out(report) and rank not in self.scene.late}
-        return self.scene.inside | fallen
+        fallen = {rank for rank, report in self.reports.items() if fell_out(report)}
+        return self.scene.inside | (fallen - self.late)
+
+    @property
+    def late(self) -> set[int]:
+        """Ranks that entered what they were awaited in after the timeout or after their dump, and then failed in it."""
+        return self.scene.late.keys() | {
+            rank
+            for op in self.scene.stuck
+            for rank in op.absent
+            if not op.p2p
+            if rank in self.reports
+            if failed_at_or_after(self.reports[rank], (op.group.name, op.group.desc), op.sequence)
+        }
 
     @property
     def idle(self) -> set[int]:
@@ -70,34 +92,34 @@ def judge(scene: Scene, reports: Mapping[int, RankPull], expected: frozenset[int
     """The judgement. expected: all ranks of the job, None when nobody said who they are."""
     firm = [op for op in scene.stuck if op.firm]
     mismatches = tuple(found for op in firm if (found := find_mismatch(scene, op)) is not None)
-    case = _Case(scene, reports, expected, follow(scene.stuck), mismatches, _transfers_hidden(scene))
+    case = _Case(scene, reports, expected, follow(scene.stuck), mismatches, _transfers_hidden(scene, reports.values()))
     if not firm and not scene.unsure:
         return _nothing_pending(case)
-    for step in (_observed, _mismatched, _cycle, _joined, _inferred):
+    for step in (_observed, _mismatched, _cycle, _died_inside, _joined, _inferred):
         judgement = step(case)
         if judgement is not None:
             return judgement
     return _undecided(case)
 
 
-def _transfers_hidden(scene: Scene) -> bool:
-    """Whether gloo's op ids show sends and receives, none of which it records."""
-    return any(
-        operation.backend == "gloo" and operation.op_id not in {0, sequence}
-        for group in scene.groups
-        for collectives in group.collectives.values()
-        for sequence, operations in collectives.items()
-        for operation in operations
+def _transfers_hidden(scene: Scene, reports: Collection[RankPull]) -> bool:
+    """Whether gloo's op ids or the agents' counts show sends and receives, none of which gloo records."""
+    shown = any(
+        operation.backend == "gloo" and operation.op_id not in {0, operation.sequence}
+        for view in scene.views.values()
+        for operation in view.operations
     )
+    if shown or any("Gloo" in count.backend_class and count.p2p for report in reports for count in report.counts):
+        return True
+    backends = {operation.backend for view in scene.views.values() for operation in view.operations}
+    return backends <= {"gloo"} and any(failed_in_transfer(report) for report in reports)
 
 
 def _observed(case: _Case) -> Judgement | None:
     """Ranks that are awaited and wait for nobody, and ranks whose record stood still."""
     scene = case.scene
     named = case.ends.ranks - case.busy - scene.doubtful - scene.untrusted - scene.frozen.keys()
-    whole = case.expected is not None and not case.missing
-    if _may_hide(case, named) and not (whole and case.idle == named and len(named) == 1):
-        named = frozenset()
+    named = frozenset(rank for rank in named if not _may_hide(case, rank))
     frozen = frozenset(scene.frozen)
     if not named and not frozen:
         return None
@@ -116,14 +138,34 @@ def _observed(case: _Case) -> Judgement | None:
     )
 
 
-def _may_hide(case: _Case, ranks: Iterable[int]) -> bool:
-    """Whether ranks that seem idle may be inside of sends or receives that their records do not show: gloo's, or a
-    batch of nccl2, which is recorded as completed and so left out of active operations."""
-    views = case.scene.views
+def _may_hide(case: _Case, rank: int) -> bool:
+    """Whether a rank that seems idle may be inside of a send or receive that its record does not show: gloo's, or a
+    batch of nccl2, which is recorded as completed and so left out of active operations.
+
+    Not if its process says why it is away, nor if its agent has counted nothing since its last recorded operation.
+    """
+    view, report = case.scene.views[rank], case.reports.get(rank)
+    if report is not None and suspicious(report):
+        return False
     if case.transfers_hidden:
-        return True
-    batches = any(operation.backend == "nccl2" for view in views.values() for operation in view.operations[-1:])
-    return batches and not all(views[rank].full for rank in ranks)
+        return report is None or not _counted_nothing_since(view, report)
+    return not view.full and _transfers_of_nccl2(case.scene)
+
+
+def _counted_nothing_since(view: RankView, report: RankPull) -> bool:
+    """Whether the last operation that the agent counted in each group is the last one recorded, by gloo's op ids."""
+    last = {(operation.group_name, operation.group_desc): operation.op_id for operation in view.operations}
+    counts = ((last.get((count.name, count.desc), 0), count.collectives + count.p2p) for count in report.counts)
+    return bool(report.counts) and all(recorded == counted for recorded, counted in counts)
+
+
+def _transfers_of_nccl2(scene: Scene) -> bool:
+    """Whether there were sends or receives of nccl2: recorded, or seen in the op ids (from 0, they count them too)."""
+    return any(
+        operation.backend == "nccl2" and (operation.p2p or operation.op_id != operation.sequence - 1)
+        for view in scene.views.values()
+        for operation in view.operations
+    )
 
 
 def _observed_culprit(case: _Case, rank: int) -> Culprit:
@@ -195,6 +237,23 @@ def _cycle(case: _Case) -> Judgement | None:
     )
 
 
+def _died_inside(case: _Case) -> Judgement | None:
+    """A rank that had entered, by its agent's count, and whose process is gone: the others wait for its part."""
+    gone = {rank for rank, report in case.reports.items() if died(report)}
+    for op in case.scene.stuck:
+        named = {rank for rank in gone & {*op.group.ranks} if not op.p2p and rank not in op.waiting}
+        if named and op.joined:
+            why = f"it had entered {_where(op)} by its agent's count, and died inside of it"
+            return Judgement(
+                verdict=HangVerdict.HANG,
+                kind=HangKind.RANK_ABSENT,
+                culprits=tuple(Culprit(rank=rank, basis=Basis.INFERRED, why=why) for rank in sorted(named)),
+                stuck=_stuck(op, absent=frozenset(named)),
+                notes=_beside(case, named),
+            )
+    return None
+
+
 def _joined(case: _Case) -> Judgement | None:
     """Everybody inside, nobody done, and nothing left open."""
     scene = case.scene
@@ -229,7 +288,7 @@ def _inferred(case: _Case) -> Judgement | None:
     explained = {rank for rank in unknown if rank in case.reports and suspicious(case.reports[rank])}
     named = frozenset(explained) or unknown
     alone = not (scene.views.keys() | case.missing) - case.busy - named and not scene.unsure
-    if not named or scene.untrusted & named or not (explained or (len(named) == 1 and alone)):
+    if not named or not (explained or (len(named) == 1 and alone and not scene.untrusted & named)):
         return None
     if not explained and any(fell_out(case.reports[rank]) for rank in named if rank in case.reports):
         return None
@@ -278,15 +337,25 @@ def _undecided(case: _Case) -> Judgement:
 
 def _nothing_pending(case: _Case) -> Judgement:
     """No record shows an unfinished operation: no hang, if the records can be relied on."""
+    ranks = case.expected or frozenset(case.scene.views)
+    if ranks and all(rank in case.reports and left_in_order(case.reports[rank]) for rank in ranks):
+        return Judgement(verdict=HangVerdict.NO_HANG, notes=["all ranks ran to their end"])
     by_report = _by_reports(case)
     if by_report is not None:
         return by_report
-    scene = case.scene
-    notes = []
+    notes = _doubts(case)
+    return Judgement(verdict=HangVerdict.UNDECIDED if notes else HangVerdict.NO_HANG, notes=notes)
+
+
+def _doubts(case: _Case) -> list[str]:
+    """Why "nothing is pending" may not be the whole truth."""
+    scene, notes = case.scene, []
+    if not scene.views:
+        notes.append("no dump could be read: nothing is known")
     if case.expected is None:
         notes.append("nobody says how many ranks there were: give the world size")
-    if case.missing:
-        notes.append(f"{name_ranks(case.missing, capital=False)} left no dump, and may have been waiting")
+    if case.missing and scene.views:
+        notes.append(f"{name_ranks(case.missing)} left no dump, and may have been waiting")
     if scene.outdated:
         notes.append(f"{name_ranks(scene.outdated)} never entered what others finished with them")
     silent = {rank for rank, view in scene.views.items() if view.mute or view.contradictory}
@@ -295,6 +364,8 @@ def _nothing_pending(case: _Case) -> Judgement:
     partial = {rank for rank, view in scene.views.items() if not view.full} - silent
     if partial:
         notes.append(f"of {name_ranks(partial)} there are active operations or a cut dump only")
+    if scene.views and all(view.empty for view in scene.views.values()):
+        notes.append("nothing was ever recorded, and some backends do not record everything")
     if case.transfers_hidden:
         notes.append("gloo does not record sends and receives, and there were some")
     hidden = scene.doubtful | {rank for op in scene.stuck for rank in op.waiting}
@@ -306,25 +377,30 @@ def _nothing_pending(case: _Case) -> Judgement:
     stopped = {rank for rank, report in case.reports.items() if report.exit is None and suspicious(report)}
     if stopped:
         notes.append(f"the process of {name_ranks(stopped)} was stopped or gone")
-    return Judgement(verdict=HangVerdict.UNDECIDED if notes else HangVerdict.NO_HANG, notes=notes)
+    return notes
 
 
 def _by_reports(case: _Case) -> Judgement | None:
-    """The record shows nothing, but ranks fell out of torch.distributed: who did not fall is the one awaited."""
-    fallen = {rank for rank, report in case.reports.items() if fell_out(report)}
-    if not fallen:
-        return None
+    """The record shows nothing, but gloo does not record all. Ranks that fell out of torch.distributed were waiting;
+    whoever did not, or whose process says why it was away, is the one awaited. None where the reports say nothing."""
     ranks = case.expected if case.expected is not None else frozenset(case.reports)
-    standing = ranks - fallen
-    explained = {rank for rank in standing if rank in case.reports and suspicious(case.reports[rank])}
-    named = explained or standing
+    fallen = {rank for rank in ranks if rank in case.reports and fell_out(case.reports[rank])}
+    silent = case.transfers_hidden or all(view.empty for view in case.scene.views.values())
+    suspects = {rank for rank in ranks if rank in case.reports and suspicious(case.reports[rank])}
+    if not fallen and not (silent and suspects and all(rank in case.reports for rank in ranks)):
+        return None
     note = f"{name_ranks(fallen)} failed inside of operations that the recorder does not show as unfinished"
-    if len(named) != 1:
+    if not fallen:
+        note = f"the recorder shows nothing unfinished, yet {name_ranks(ranks - suspects)} had not ended"
+    entered = all(case.reports[rank].exit.last_sequence for rank in fallen)  # type: ignore[union-attr]
+    standing = {rank for rank in ranks - fallen if rank not in case.reports or not ended_by_signal(case.reports[rank])}
+    named = suspects or standing
+    if len(named) != 1 or not entered:
         return Judgement(verdict=HangVerdict.UNDECIDED, notes=[note])
     (rank,) = named
     reason = explain(case.reports.get(rank))
-    why = f"it was in no operation while {name_ranks(fallen)} failed in theirs"
-    transfer = any(failed_in_transfer(case.reports[other]) for other in fallen)
+    why = f"it was in no operation while {name_ranks(ranks - named)} were in theirs"
+    transfer = case.transfers_hidden or any(failed_in_transfer(case.reports[other]) for other in fallen)
     return Judgement(
         verdict=HangVerdict.HANG,
         kind=HangKind.P2P_UNMATCHED if transfer else HangKind.RANK_ABSENT,

@@ -2,15 +2,17 @@
 
 Sequences of a group's collectives count from 1 on every rank alike. A rank's history ends where its dump was taken and
 may begin late (ring buffer), lack what had finished (active operations only) or be cut; so "not entered" is only said
-where a whole history, a list of all active operations or the group's `pg_status` proves it.
+where a whole history, the agent's count, a list of all active operations or the group's `pg_status` proves it.
 """
+
+from collections.abc import Mapping
 
 from hangdrill.diagnosis.groups import GroupView
 from hangdrill.diagnosis.status import StatusBook
 from hangdrill.diagnosis.views import RankView, finished
 from hangdrill.model.dump import Operation
 
-__all__ = ["SYNCHRONISING", "Failed", "Progress"]
+__all__ = ["SYNCHRONISING", "Counts", "Failed", "Progress"]
 
 SYNCHRONISING = frozenset({
     "all_reduce", "allreduce_coalesced", "all_gather", "_all_gather_base", "all_gather_into_tensor",
@@ -23,32 +25,43 @@ reduce, gather or scatter."""
 Failed = frozenset[tuple[int, int]]
 """(rank, record id) of operations whose rank reported that they failed, whatever the recorder says."""
 
+Counts = Mapping[tuple[int, str, str], int]
+"""How many collectives of a group (name, description) a rank has entered by its own agent's count."""
+
 
 class Progress:
     """The standing of every member of one group. `untrusted` ranks are not believed when they lack an operation."""
 
-    def __init__(self, group: GroupView, views: dict[int, RankView], statuses: StatusBook, failed: Failed) -> None:
+    def __init__(
+        self, group: GroupView, views: dict[int, RankView], statuses: StatusBook, failed: Failed, counts: Counts
+    ) -> None:
         self.group = group
         self.views = views
         self.failed = failed
+        self.counts = counts
         self.untrusted: set[int] = set()
         self._last: dict[int, int] = {}
+        self._recorded: dict[int, int] = {}
         self._sure: dict[int, bool] = {}
         for rank in group.ranks:
-            self._last[rank], self._sure[rank] = self._stand(rank, statuses.entered(group, rank))
+            status = statuses.entered(group, rank)
+            self._recorded[rank] = max(*group.collectives.get(rank, ()), status or 0, 0)
+            self._last[rank], self._sure[rank] = self._stand(rank, status)
         self.proven = self._proven()
 
-    def _stand(self, rank: int, counted: int | None) -> tuple[int, bool]:
+    def _stand(self, rank: int, status: int | None) -> tuple[int, bool]:
         """The last sequence known to be entered, and whether it is known that none came after it."""
-        view = self.views.get(rank)
+        view, last = self.views.get(rank), self._recorded[rank]
+        agent = self.counts.get((rank, self.group.name, self.group.desc))
         if view is None or view.contradictory:
-            return 0, False
+            return agent or 0, False
         operations = self.group.collectives.get(rank, {})
-        recorded = max(operations, default=0)
         if view.full and (operations or view.from_the_start):
-            return max(recorded, counted or 0), True
-        listed = view.listed and bool(operations) and not self._over(rank, operations[recorded])
-        return max(recorded, counted or 0), listed or counted is not None
+            return last, True
+        if agent is not None:
+            return max(last, agent), True
+        listed = view.listed and bool(operations) and not self._over(rank, operations[max(operations)])
+        return last, listed or status is not None
 
     def _proven(self) -> int:
         """The last sequence that some rank finished and nobody can finish unless all have entered it; 0 if none."""
@@ -82,12 +95,16 @@ class Progress:
         """What the rank recorded under this sequence."""
         return self.group.collectives.get(rank, {}).get(sequence, [])
 
+    def recorded(self, rank: int, *, before: int) -> set[int]:
+        """The sequences below `before` that the rank recorded."""
+        return {sequence for sequence in self.group.collectives.get(rank, {}) if sequence < before}
+
     def finished(self, rank: int, sequence: int) -> bool:
         """Whether the rank is known to have finished it: recorded so, forgotten since, or left out of active ones."""
         operations = self.operations(rank, sequence)
         if operations:
             return self._over(rank, operations)
-        return sequence <= self._last[rank]
+        return rank in self.views and sequence <= self._recorded[rank]
 
     def _over(self, rank: int, operations: list[Operation]) -> bool:
         """Whether the entries of one sequence are over by the rank's own record and report."""

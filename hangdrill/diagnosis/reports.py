@@ -8,7 +8,18 @@ from hangdrill.diagnosis.groups import GroupView
 from hangdrill.model.dump import Operation
 from hangdrill.model.run import RankExit, RankPull, RankState
 
-__all__ = ["explain", "failed_in_transfer", "failed_operations", "fell_out", "suspicious"]
+__all__ = [
+    "collectives_counted",
+    "died",
+    "ended_by_signal",
+    "explain",
+    "failed_at_or_after",
+    "failed_in_transfer",
+    "failed_operations",
+    "fell_out",
+    "left_in_order",
+    "suspicious",
+]
 
 _STATES = {
     RankState.STOPPED: "its process was stopped",
@@ -20,6 +31,34 @@ _STATES = {
 def fell_out(report: RankPull) -> bool:
     """Whether the rank's program ended with an exception out of torch.distributed: it was inside an operation."""
     return report.exit is not None and report.exit.in_distributed
+
+
+def died(report: RankPull) -> bool:
+    """Whether the rank's process is gone without having said anything: killed or crashed."""
+    return report.state is RankState.GONE and report.exit is None
+
+
+def left_in_order(report: RankPull) -> bool:
+    """Whether the rank's program ran to its end."""
+    return report.exit is not None and report.exit.status == "exit" and report.exit.code == 0
+
+
+def collectives_counted(reports: Iterable[RankPull]) -> dict[tuple[int, str, str], int]:
+    """How many collectives each rank's agent counted, by rank and the group's name and description."""
+    return {(report.rank, count.name, count.desc): count.collectives for report in reports for count in report.counts}
+
+
+def ended_by_signal(report: RankPull) -> bool:
+    """Whether the rank was ended from outside, whatever it was in."""
+    return report.exit is not None and report.exit.status == "signal"
+
+
+def failed_at_or_after(report: RankPull, group: tuple[str, str], sequence: int) -> bool:
+    """Whether the rank later failed inside of this collective of the group (name, description), or a later one."""
+    end = report.exit
+    if end is None or not end.in_distributed or end.last_p2p:
+        return False
+    return end.last_group in group and end.last_sequence >= sequence
 
 
 def failed_in_transfer(report: RankPull) -> bool:

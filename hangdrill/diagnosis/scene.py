@@ -7,7 +7,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from hangdrill.diagnosis.groups import GroupView
-from hangdrill.diagnosis.progress import Failed, Progress
+from hangdrill.diagnosis.progress import Counts, Failed, Progress
 from hangdrill.diagnosis.status import StatusBook
 from hangdrill.diagnosis.transfers import Transfer, find_transfers
 from hangdrill.diagnosis.views import RankView, finished
@@ -80,10 +80,10 @@ class Scene:
         return self.progress[id(group)]
 
 
-def look(views: dict[int, RankView], groups: list[GroupView], failed: Failed) -> Scene:
-    """Build the scene from what the ranks recorded."""
+def look(views: dict[int, RankView], groups: list[GroupView], failed: Failed, counts: Counts) -> Scene:
+    """Build the scene from what the ranks recorded, and what their agents counted."""
     statuses = StatusBook(views, groups)
-    progress = {id(group): Progress(group, views, statuses, failed) for group in groups}
+    progress = {id(group): Progress(group, views, statuses, failed, counts) for group in groups}
     scene = Scene(views=views, groups=groups, progress=progress)
     for one in progress.values():
         scene.outdated |= one.outdated()
@@ -142,16 +142,26 @@ def _add_collectives(scene: Scene, group: GroupView, progress: Progress) -> None
 
 
 def _late(scene: Scene, progress: Progress, sequence: int) -> dict[int, float]:
-    """Ranks that entered after the timeout of the first was over, and by how many seconds; a minority, or none."""
+    """Ranks that entered after the timeout of the first was over, and by how many seconds; a minority, or none.
+
+    Clocks of hosts differ, so each rank's own is asked how long after the last operation that all of them share.
+    """
     entries = {
         rank: operations[0]
         for rank in progress.group.ranks
         if rank not in scene.untrusted and (operations := progress.operations(rank, sequence))
     }
-    first = min(operation.created_ns for operation in entries.values())
     limit_ns = max(operation.timeout_ms for operation in entries.values()) * 1_000_000
-    after = {rank: operation.created_ns - first for rank, operation in entries.items()}
-    late = {rank: behind_ns / 1e9 for rank, behind_ns in after.items() if 0 < limit_ns < behind_ns}
+    created = [operation.created_ns for operation in entries.values()]
+    if not 0 < limit_ns < max(created) - min(created):
+        return {}
+    shared = set.intersection(*(progress.recorded(rank, before=sequence) for rank in entries))
+    if not shared:
+        return {}
+    start = max(shared)
+    after = {rank: entry.created_ns - progress.operations(rank, start)[0].created_ns for rank, entry in entries.items()}
+    first = min(after.values())
+    late = {rank: (took - first) / 1e9 for rank, took in after.items() if took - first > limit_ns}
     return late if len(late) * 2 < len(entries) or len(entries) == 2 else {}
 
 

@@ -11,7 +11,8 @@ __all__ = ["stale_ranks"]
 
 MIN_SHARED = 2
 """One shared operation may be the one that a rank entered late; two cannot both be."""
-SLACK_NS = 60 * 10**9
+SLACK_NS = 600 * 10**9
+"""Clocks of hosts differ, but hardly by minutes."""
 
 Key = tuple[str, str, int]
 

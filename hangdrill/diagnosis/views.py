@@ -5,12 +5,12 @@ them knows and another does not is kept; an operation that any of them saw finis
 of one process (one record number, two different operations) contradict each other: then none of them is believed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hangdrill.model.dump import GroupStatus, Operation, OperationState, RankDump
 
-__all__ = ["RankView", "finished", "merge_dumps", "seems_finished_at_once"]
+__all__ = ["RankView", "finished", "merge_dumps", "rewind", "seems_finished_at_once"]
 
 INSTANT_NS = 200_000
 """nccl2 records a batched send or receive as completed about 1 us after it is issued; nothing real is that quick."""
@@ -74,6 +74,23 @@ def merge_dumps(dumps: Iterable[RankDump]) -> dict[int, RankView]:
     for dump in dumps:
         by_rank.setdefault(dump.rank, []).append(dump)
     return {rank: _merge(rank, by_rank[rank]) for rank in sorted(by_rank)}
+
+
+def rewind(view: RankView, counted: Mapping[tuple[str, str], int]) -> None:
+    """Forget what the rank did after the moment of the pull, at which its agent had counted so many collectives.
+
+    A rank that is let go by the teardown goes on, and a dump that is pulled when it ends shows operations that its
+    peers never saw. counted: by the group's name and description.
+    """
+    kept = [
+        operation
+        for operation in view.operations
+        if operation.p2p
+        or operation.sequence <= counted.get((operation.group_name, operation.group_desc), operation.sequence)
+    ]
+    if len(kept) < len(view.operations):
+        view.operations = kept
+        view.statuses = {}
 
 
 def _merge(rank: int, dumps: list[RankDump]) -> RankView:
