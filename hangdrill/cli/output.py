@@ -1,7 +1,7 @@
 """What the commands share: where results go, and how they are written for people and for programs."""
 
-import secrets
 import os
+import secrets
 import sys
 import time
 from collections.abc import Mapping
