@@ -24,7 +24,7 @@ from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Trigger
 
 __all__ = ["Deadlines", "Plan", "is_healthy", "launch_request", "launcher_for", "new_run_id", "plan_drill"]
 
-STALL_PART = 0.8
+STALL_PART = 0.6
 _OF_OUTER_JOBS = ("TORCHELASTIC_", "PET_")
 _OF_RANKS = {
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
@@ -46,7 +46,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     restart_s: float
     collector_s: float = 5.0
     """The collector finishes after the job has ended."""
-    int_s: float = 0.5
+    int_s: float = 0.2
     term_s: float = 0.5
     kill_s: float = 10.0
 

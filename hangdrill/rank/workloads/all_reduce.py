@@ -1,17 +1,16 @@
 """Data-parallel training by hand: one all_reduce of all gradients, flattened, a step."""
 
-import torch
 import torch.distributed as dist
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from hangdrill.rank.workloads.common import batches, loss_of, small_model, start
+from hangdrill.rank.workloads.common import GradientDescent, batches, loss_of, small_model, start
 
 
 def main() -> None:
     """Train."""
     job = start()
     model = small_model(job)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = GradientDescent(model.parameters(), lr=0.1)
     for inputs, labels in batches(job, seed=job.rank):
         optimizer.zero_grad()
         loss_of(model(inputs), labels).backward()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hangdrill.rank.workloads.common import CLASSES, FEATURES, batches, loss_of, start
+from hangdrill.rank.workloads.common import CLASSES, FEATURES, GradientDescent, batches, loss_of, start
 
 
 class Exchange(torch.autograd.Function):  # type: ignore[misc]  # torch is not typed here
@@ -36,7 +36,7 @@ def main() -> None:
     router = torch.nn.Linear(FEATURES, job.world_size).to(job.device)
     torch.manual_seed(job.rank)
     expert = torch.nn.Linear(FEATURES, CLASSES).to(job.device)
-    optimizer = torch.optim.SGD([*router.parameters(), *expert.parameters()], lr=0.1)
+    optimizer = GradientDescent([*router.parameters(), *expert.parameters()], lr=0.1)
     for inputs, labels in batches(job, seed=job.rank):
         optimizer.zero_grad()
         loss_of(_mixture(inputs, router, expert), labels).backward()

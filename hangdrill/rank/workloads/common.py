@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
-from hangdrill.rank.current import fault_kind
+from hangdrill.rank.current import fault_kind, step
 
-__all__ = ["BATCH", "CLASSES", "FEATURES", "Job", "batches", "loss_of", "small_model", "start"]
+__all__ = ["BATCH", "CLASSES", "FEATURES", "GradientDescent", "Job", "batches", "loss_of", "small_model", "start"]
 
 BATCH, FEATURES, CLASSES = 8, 16, 4
 SAMPLES = 64
@@ -32,6 +32,28 @@ class Job:
     device: Any
     steps: int
     timeout: timedelta
+
+
+class GradientDescent:
+    """Plain gradient descent. The first torch.optim optimizer of a process imports torch._dynamo with sympy and triton:
+    a second of CPU in every rank, which would be most of what a drill adds to importing torch."""
+
+    def __init__(self, parameters: Iterable[Any], lr: float) -> None:
+        self._parameters = tuple(parameters)
+        self._lr = lr
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of the step before."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """Apply the gradients; tells the agent, since there is no torch optimizer that it could watch."""
+        step()
+        with torch.no_grad():
+            for parameter in self._parameters:
+                if parameter.grad is not None:
+                    parameter.sub_(parameter.grad, alpha=self._lr)
 
 
 def start() -> Job:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hangdrill.rank.workloads.common import BATCH, CLASSES, FEATURES, Job, batches, loss_of, start
+from hangdrill.rank.workloads.common import BATCH, CLASSES, FEATURES, GradientDescent, Job, batches, loss_of, start
 
 MICROBATCHES = 2
 HIDDEN = 16
@@ -18,7 +18,7 @@ def main() -> None:
     """Train."""
     job = start()
     stage = _stage(job)
-    optimizer = torch.optim.SGD(stage.parameters(), lr=0.1)
+    optimizer = GradientDescent(stage.parameters(), lr=0.1)
     for inputs, labels in batches(job, seed=0):  # the first stage uses the inputs, the last one the labels
         optimizer.zero_grad()
         passed = [
