@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
+from hangdrill.diagnosis.case import Judgement
 from hangdrill.diagnosis.groups import DEFAULT_DESC, resolve_groups
-from hangdrill.diagnosis.judge import Judgement, judge
+from hangdrill.diagnosis.judge import judge
 from hangdrill.diagnosis.reports import collectives_counted, failed_operations
 from hangdrill.diagnosis.scene import look
 from hangdrill.diagnosis.staleness import stale_ranks

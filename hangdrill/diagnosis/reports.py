@@ -18,6 +18,7 @@ __all__ = [
     "failed_operations",
     "fell_out",
     "left_in_order",
+    "raised",
     "suspicious",
 ]
 
@@ -46,6 +47,11 @@ def left_in_order(report: RankPull) -> bool:
 def collectives_counted(reports: Iterable[RankPull]) -> dict[tuple[int, str, str], int]:
     """How many collectives each rank's agent counted, by rank and the group's name and description."""
     return {(report.rank, count.name, count.desc): count.collectives for report in reports for count in report.counts}
+
+
+def raised(report: RankPull) -> bool:
+    """Whether the rank's program ended with an exception of its own."""
+    return report.exit is not None and report.exit.status == "exception" and not report.exit.in_distributed
 
 
 def ended_by_signal(report: RankPull) -> bool:

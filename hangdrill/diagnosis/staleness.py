@@ -1,18 +1,18 @@
 """Dumps of an earlier job among those of this one, found by the times inside them (a file's own time is no evidence).
 
-The same operation of the same group is entered by all ranks within a timeout or so. A rank whose record of it is older
-than that on every operation it shares with the rank that was heard of last has left a file of an earlier job.
+An operation that takes all ranks cannot have been finished by a rank that entered it longer ago than its timeout
+before another did. A rank whose record says so, measured by the rank that was heard of last, has left a file of an
+earlier job (or its clock is wrong by more than `SLACK_NS`: then its times are worth no more).
 """
 
-from hangdrill.diagnosis.views import RankView
+from hangdrill.diagnosis.progress import SYNCHRONISING
+from hangdrill.diagnosis.views import RankView, finished
 from hangdrill.model.dump import Operation
 
 __all__ = ["stale_ranks"]
 
-MIN_SHARED = 2
-"""One shared operation may be the one that a rank entered late; two cannot both be."""
-SLACK_NS = 600 * 10**9
-"""Clocks of hosts differ, but hardly by minutes."""
+SLACK_NS = 30 * 10**9
+"""Clocks of hosts differ, but hardly by half a minute."""
 
 Key = tuple[str, str, int]
 
@@ -23,19 +23,16 @@ def stale_ranks(views: dict[int, RankView]) -> frozenset[int]:
     if len(spoken) < 2:
         return frozenset()
     newest = max(spoken, key=lambda view: (max(operation.created_ns for operation in view.operations), -view.rank))
-    reference = _times(newest)
-    limit_ns = SLACK_NS + 2_000_000 * max(operation.timeout_ms for operation in newest.operations)
-    return frozenset(view.rank for view in spoken if _is_older(view, reference, limit_ns))
+    reference = {_key(operation): operation for operation in newest.operations if operation.name in SYNCHRONISING}
+    return frozenset(view.rank for view in spoken if any(_is_older(one, reference) for one in view.operations))
 
 
-def _is_older(view: RankView, reference: dict[Key, int], limit_ns: int) -> bool:
-    shared = [reference[key] - created for key, created in _times(view).items() if key in reference]
-    return len(shared) >= MIN_SHARED and min(shared) > limit_ns
-
-
-def _times(view: RankView) -> dict[Key, int]:
-    """When each collective was entered; sends and receives count by pair and cannot be compared so."""
-    return {_key(operation): operation.created_ns for operation in view.operations if not operation.p2p}
+def _is_older(operation: Operation, reference: dict[Key, Operation]) -> bool:
+    other = reference.get(_key(operation))
+    if other is None or not finished(operation):
+        return False
+    timeout_ns = max(operation.timeout_ms, other.timeout_ms) * 1_000_000
+    return timeout_ns > 0 and other.created_ns - operation.created_ns > timeout_ns + SLACK_NS
 
 
 def _key(operation: Operation) -> Key:
