@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +13,9 @@ from hangdrill.drill.store import load_run
 from hangdrill.report.terminal import print_result
 
 THEMES = {"drill.svg": SVG_EXPORT_THEME, "drill-light.svg": DEFAULT_TERMINAL_THEME}
+
+WEB_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+"""The picture shall load nothing from the network: a reader's own monospaced font serves."""
 
 
 def main() -> None:
@@ -28,7 +32,8 @@ def main() -> None:
         console = Console(record=True, width=arguments.width, file=io.StringIO(), force_terminal=True, highlight=False)
         print_result(console, result, shown, run)
         title = f"hangdrill run {result.scenario}"
-        (arguments.to / name).write_text(console.export_svg(title=title, theme=theme), encoding="utf-8")
+        picture = WEB_FONT.sub("", console.export_svg(title=title, theme=theme))
+        (arguments.to / name).write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":
