@@ -4,6 +4,7 @@ All are done inside the operation's pre-hook, so they reach what C++ starts too 
 smaller, never larger: gloo aborts the rank that receives more than it expects, and that must be the culprit.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -104,7 +105,10 @@ class _IdleAllReduce(torch._C._distributed_c10d.Backend):  # type: ignore[misc] 
 
 def _idle_backend(op: str, pg: Any) -> Any:
     if op == "all_reduce":
-        return _IdleAllReduce(pg.rank(), pg.size())
+        with contextlib.suppress(
+            TypeError
+        ):  # before torch 2.14 Python cannot make one; nor is the reducer reached there
+            return _IdleAllReduce(pg.rank(), pg.size())
     fake_class = torch._C._distributed_c10d.FakeProcessGroup
     return getattr(fake_class, "_create_internal", fake_class)(pg.rank(), pg.size())
 
