@@ -9,29 +9,33 @@ from hangdrill.model.diagnosis import Basis, Diagnosis, HangVerdict
 __all__ = ["complaint", "evidence_is_complete", "lost_to_sight"]
 
 
-def complaint(case: Case, diagnosis: Diagnosis, *, reported: bool = False) -> str:
-    """What is wrong with the diagnosis, or nothing. reported: there were reports of all processes."""
+def complaint(case: Case, diagnosis: Diagnosis, *, reported: bool = False, blurred: bool = False) -> str:
+    """What is wrong with the diagnosis, or nothing.
+
+    reported: there were reports of all processes. blurred: some evidence is missing beyond what the case says.
+    """
     truth = truth_of(case.outcome)
     if lost_to_sight(case) and not reported:
         return ""
+    complete = evidence_is_complete(case) and not blurred
     named = frozenset(culprit.rank for culprit in diagnosis.culprits)
     if not truth.hung:
-        return _healthy(case, diagnosis)
+        return _healthy(diagnosis, complete=complete)
     if innocents := named - truth.may - _excused(case, diagnosis):
         return f"names the innocent {sorted(innocents)}; the truth is {truth}"
     if diagnosis.verdict is HangVerdict.NO_HANG:
         return f"overlooks a hang; the truth is {truth}"
-    if evidence_is_complete(case):
+    if complete:
         return _exact(truth, diagnosis, named)
     if diagnosis.verdict is HangVerdict.HANG and truth.culprits and not named and not truth.untellable:
         return f"is sure, and names nobody, with evidence missing; the truth is {truth}"
     return ""
 
 
-def _healthy(case: Case, diagnosis: Diagnosis) -> str:
+def _healthy(diagnosis: Diagnosis, *, complete: bool) -> str:
     if diagnosis.culprits or diagnosis.verdict is HangVerdict.HANG:
         return "calls a healthy run hung"
-    if diagnosis.verdict is HangVerdict.UNDECIDED and evidence_is_complete(case):
+    if diagnosis.verdict is HangVerdict.UNDECIDED and complete:
         return "doubts a healthy run although all the evidence is there"
     return ""
 
@@ -50,13 +54,13 @@ def _exact(truth: Truth, diagnosis: Diagnosis, named: frozenset[int]) -> str:
 
 
 def _excused(case: Case, diagnosis: Diagnosis) -> frozenset[int]:
-    """Ranks that may be inferred although they are innocent: their dump is lost and everybody else waits.
+    """Ranks that may be inferred although they are innocent: their dump is lost or cut and everybody else waits.
 
     That is what a killed rank looks like too, so nobody can tell; but if a rank is there that waits for nothing, the
     lost one may be waiting for it.
     """
     entries = case.outcome.entries
-    missing = case.how.lost | case.outcome.killed
+    missing = case.how.lost | case.outcome.killed | case.how.cut.keys()
     if any(not any(e.pending for e in mine) for rank, mine in enumerate(entries) if rank not in missing):
         return frozenset()
     inferred = frozenset(one.rank for one in diagnosis.culprits if one.basis is Basis.INFERRED)

@@ -34,7 +34,7 @@ def _report(outcome: Outcome, rank: int) -> RankPull:
     if rank in outcome.killed:
         return RankPull(rank=rank, state=RankState.GONE)
     if pending:
-        last = pending[0]
+        last = pending[-1]
         end = RankExit(
             rank=rank, status="exception", code=1, exception_type="RuntimeError", in_distributed=True, time_ns=1,
             last_group=last.step.team.desc, last_sequence=last.sequence, last_p2p=last.step.p2p,

@@ -107,7 +107,10 @@ def test_a_file_of_an_earlier_attempt_names_no_innocent(case: Case, number: int,
 @PROFILE
 @given(cases(plain=True), st.booleans())
 def test_reports_after_the_timeout_name_no_innocent(case: Case, over: bool) -> None:
-    """Without sends and receives the answer is exact, whether the dumps were pulled before gloo raised or after."""
+    """Without sends and receives the answer is exact, whether the dumps were pulled before gloo raised or after.
+
+    After, all that was unfinished reads retired, so of ranks that had enqueued ahead nobody knows which was the first.
+    """
     case = dataclasses.replace(case, how=dataclasses.replace(case.how, dialect="gloo"))
     outcome = after_the_timeout(case.outcome) if over else case.outcome
     diagnosis = diagnose(
@@ -116,7 +119,8 @@ def test_reports_after_the_timeout_name_no_innocent(case: Case, over: bool) -> N
         launch_groups=groups_of(outcome),
         reports=reports_of(case.outcome),
     )
-    hold_to(complaint(case, diagnosis, reported=True), diagnosis)
+    ahead = over and outcome.lookahead > 1
+    hold_to(complaint(case, diagnosis, reported=True, blurred=ahead), diagnosis)
 
 
 @PROFILE
