@@ -6,6 +6,7 @@ from hangdrill.diagnosis.reports import (
     explain,
     failed_in_transfer,
     fell_out,
+    is_broken,
     left_in_order,
     raised,
     suspicious,
@@ -40,6 +41,8 @@ def _doubts(case: Case) -> list[str]:
         notes.append(f"{name_ranks(case.missing)} left no dump, and may have been waiting")
     if scene.frozen:
         notes.append(f"the record of {name_ranks(scene.frozen)} stood still while the peers went on")
+    if scene.lagging:
+        notes.append(f"of {name_ranks(scene.lagging)}, a send or receive is unfinished whose other side is finished")
     if scene.outdated:
         notes.append(f"{name_ranks(scene.outdated)} never entered what others finished with them")
     silent = {rank for rank, view in scene.views.items() if view.mute or view.contradictory}
@@ -70,18 +73,18 @@ def _by_reports(case: Case) -> Judgement | None:
     whoever did not, or whose process says why it was away, is the one awaited. None where the reports say nothing."""
     ranks = case.expected if case.expected is not None else frozenset(case.reports)
     fallen = {rank for rank in ranks if rank in case.reports and fell_out(case.reports[rank])}
-    suspects = {rank for rank in ranks if rank in case.reports and suspicious(case.reports[rank])}
+    broken = {rank for rank in ranks if rank in case.reports and is_broken(case.reports[rank])}
     if not fallen:
-        # That a rank has ended or stands still proves nobody's wait; but one that raised has left the others alone.
-        suspects = {rank for rank in suspects if raised(case.reports[rank])} if case.transfers_hidden else set()
-        if not suspects:
+        # That a process stands still or is gone proves nobody's wait; but one that raised has left the others alone.
+        broken = {rank for rank in broken if raised(case.reports[rank])} if case.transfers_hidden else set()
+        if not broken:
             return None
     note = f"{name_ranks(fallen)} failed inside of operations that the recorder does not show as unfinished"
     if not fallen:
-        note = f"the recorder shows nothing unfinished, yet {name_ranks(ranks - suspects)} had not ended"
+        note = f"the recorder shows nothing unfinished, yet {name_ranks(ranks - broken)} had not ended"
     entered = all(case.reports[rank].exit.last_sequence for rank in fallen)  # type: ignore[union-attr]
     standing = {rank for rank in ranks - fallen if rank not in case.reports or not ended_by_signal(case.reports[rank])}
-    named = suspects or standing
+    named = broken or standing
     if len(named) != 1 or not entered:
         return Judgement(verdict=HangVerdict.UNDECIDED, notes=[note])
     (rank,) = named

@@ -17,6 +17,7 @@ __all__ = [
     "failed_in_transfer",
     "failed_operations",
     "fell_out",
+    "is_broken",
     "left_in_order",
     "raised",
     "suspicious",
@@ -73,10 +74,14 @@ def failed_in_transfer(report: RankPull) -> bool:
 
 
 def suspicious(report: RankPull) -> bool:
-    """Whether the report alone explains why the rank did not enter an operation."""
-    if report.state in {RankState.STOPPED, RankState.GONE}:
-        return report.exit is None or not report.exit.in_distributed
-    return report.exit is not None and report.exit.status != "signal" and not report.exit.in_distributed
+    """Whether the report alone explains why the rank did not enter an operation: it is broken, or it has ended."""
+    return is_broken(report) or (report.exit is not None and report.exit.status == "exit" and not fell_out(report))
+
+
+def is_broken(report: RankPull) -> bool:
+    """Whether the rank's process is stopped or gone, or its program raised, and not out of torch.distributed."""
+    stands = report.state in {RankState.STOPPED, RankState.GONE}
+    return (stands and not fell_out(report)) or raised(report)
 
 
 def failed_operations(groups: Iterable[GroupView], reports: Mapping[int, RankPull]) -> frozenset[tuple[int, int]]:

@@ -56,7 +56,8 @@ class Scene:
     late: they entered a stuck operation after the timeout of those who waited in it, so many seconds after the first.
     outdated: their dump is older than what their peers finished with them. frozen: their record stood still while the
     peers went on with them. doubtful: they may be inside of something that the recorder does not show. unsure: they are
-    inside of an operation of a group whose members nobody knows.
+    inside of an operation of a group whose members nobody knows. lagging: they are inside of a send or receive that is
+    over for its other side.
     """
 
     views: dict[int, RankView]
@@ -69,6 +70,7 @@ class Scene:
     late: dict[int, float] = field(default_factory=dict)
     doubtful: set[int] = field(default_factory=set)
     unsure: dict[int, str] = field(default_factory=dict)
+    lagging: set[int] = field(default_factory=set)
 
     @property
     def inside(self) -> set[int]:
@@ -189,7 +191,9 @@ def _add_transfers(scene: Scene, group: GroupView) -> None:
     for transfer in find_transfers(group, scene.views, scene.untrusted):
         if not _speaks(scene, transfer.rank):
             continue
-        if transfer.posted is None and not transfer.proven:
+        if transfer.over_at_peer:
+            scene.lagging.add(transfer.rank)
+        elif transfer.posted is None and not transfer.proven:
             scene.doubtful.add(transfer.rank)
         elif transfer.proven or transfer.posted is False:
             scene.stuck.append(_transfer(group, transfer))

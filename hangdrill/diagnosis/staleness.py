@@ -1,11 +1,10 @@
 """Dumps of an earlier job among those of this one, found by the times inside them (a file's own time is no evidence).
 
-An operation that takes all ranks cannot have been finished by a rank that entered it longer ago than its timeout
-before another did. A rank whose record says so, measured by the rank that was heard of last, has left a file of an
-earlier job (or its clock is wrong by more than `SLACK_NS`: then its times are worth no more).
+A collective is not finished by a rank that entered it longer than a timeout before another did. A rank whose record
+says so, measured by the rank that was heard of last, has left a file of an earlier job (or its clock is wrong by more
+than `SLACK_NS`: then its times are worth no more).
 """
 
-from hangdrill.diagnosis.progress import SYNCHRONISING
 from hangdrill.diagnosis.views import RankView, finished
 from hangdrill.model.dump import Operation
 
@@ -23,7 +22,7 @@ def stale_ranks(views: dict[int, RankView]) -> frozenset[int]:
     if len(spoken) < 2:
         return frozenset()
     newest = max(spoken, key=lambda view: (max(operation.created_ns for operation in view.operations), -view.rank))
-    reference = {_key(operation): operation for operation in newest.operations if operation.name in SYNCHRONISING}
+    reference = {_key(operation): operation for operation in newest.operations if not operation.p2p}
     return frozenset(view.rank for view in spoken if any(_is_older(one, reference) for one in view.operations))
 
 

@@ -21,7 +21,8 @@ class Transfer:
 
     posted: the peer has issued its part; None when nobody can know. proven: the record itself says that it is
     unfinished, and can be believed: not of nccl2's batches, which are recorded as finished at once, nor of the parts of
-    nccl-legacy's, which stay unfinished for good, where the entry of the batch may have been left out.
+    nccl-legacy's, which stay unfinished for good, where the entry of the batch may have been left out. over_at_peer: the
+    peer has finished its part.
     """
 
     rank: int
@@ -29,6 +30,7 @@ class Transfer:
     operation: Operation
     posted: bool | None
     proven: bool
+    over_at_peer: bool = False
 
 
 def find_transfers(group: GroupView, views: dict[int, RankView], untrusted: set[int]) -> list[Transfer]:
@@ -85,7 +87,9 @@ def _of_pair(
         waiting += 1
         if posted is False and peer_untrusted:
             posted = None
-        yield Transfer(rank=rank, peer=peer, operation=operation, posted=posted, proven=not unproven)
+        over = bool(posted and whole and not unproven and finished(theirs[number]))
+        over = over and not seems_finished_at_once(theirs[number])
+        yield Transfer(rank, peer, operation, posted, proven=not unproven, over_at_peer=over)
 
 
 def _may_be_a_part(operation: Operation, view: RankView) -> bool:

@@ -486,3 +486,9 @@ def test_the_dump_of_a_peer_that_is_too_old_says_nothing_of_its_receives() -> No
     diagnosis = ask(dump(0, "all_reduce", "send>1!", backend="nccl2"), dump(1, groups=pair), size=2)
     assert (diagnosis.verdict, named(diagnosis)) == (HangVerdict.UNDECIDED, [])
     assert named(ask(dump(0, "send>1!", backend="nccl2"), dump(1, groups=pair), size=2)) == [1]
+
+
+def test_a_receive_whose_send_is_finished_leaves_doubt() -> None:
+    diagnosis = ask(dump(0, "send>1", backend="nccl"), dump(1, "recv<0!", backend="nccl"), size=2)
+    assert (diagnosis.verdict, named(diagnosis)) == (HangVerdict.UNDECIDED, [])
+    assert "of rank 1, a send or receive is unfinished whose other side is finished" in diagnosis.notes
