@@ -21,8 +21,8 @@ class Transfer:
 
     posted: the peer has issued its part; None when nobody can know. proven: the record itself says that it is
     unfinished, and can be believed: not of nccl2's batches, which are recorded as finished at once, nor of the parts of
-    nccl-legacy's, which stay unfinished for good, where the entry of the batch may have been left out. over_at_peer: the
-    peer has finished its part.
+    nccl-legacy's, which stay unfinished for good, where the entry of the batch may have been left out.
+    over_at_peer: the peer has finished its part.
     """
 
     rank: int
