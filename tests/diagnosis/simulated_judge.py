@@ -27,7 +27,8 @@ def complaint(case: Case, diagnosis: Diagnosis, *, reported: bool = False, blurr
         return f"overlooks a hang; the truth is {truth}"
     if complete:
         return _exact(truth, diagnosis, named)
-    if diagnosis.verdict is HangVerdict.HANG and truth.culprits and not named and not truth.untellable:
+    sure = diagnosis.verdict is HangVerdict.HANG and not blurred
+    if sure and truth.culprits and not named and not truth.untellable:
         return f"is sure, and names nobody, with evidence missing; the truth is {truth}"
     return ""
 
