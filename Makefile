@@ -58,7 +58,7 @@ bench: $(VENV)/test.stamp
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 package: $(VENV)/test.stamp
-	$(BIN)/python benchmarks/../tests/acceptance/wheel.py
+	$(BIN)/python -m pytest tests/acceptance/test_wheel.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
