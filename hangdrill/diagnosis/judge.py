@@ -9,7 +9,7 @@ another name.
 from collections.abc import Iterable, Mapping
 
 from hangdrill.diagnosis.case import Case, Judgement, beside, build_case, may_hide, stuck_operation, where
-from hangdrill.diagnosis.mismatch import describe
+from hangdrill.diagnosis.mismatch import describe, find_earlier_mismatch
 from hangdrill.diagnosis.quiet import nothing_pending
 from hangdrill.diagnosis.reports import died, explain, fell_out, suspicious
 from hangdrill.diagnosis.scene import Scene, StuckOp
@@ -86,6 +86,8 @@ def _frozen_culprit(case: Case, rank: int) -> Culprit:
 def _mismatched(case: Case) -> Judgement | None:
     """The minority of the earliest mismatch; a tie is undecided."""
     mismatch = next((m for m in case.mismatches if m.minority), None) or next(iter(case.mismatches), None)
+    if mismatch is None and all(op.joined for op in case.scene.stuck):
+        mismatch = next(filter(None, (find_earlier_mismatch(case.scene, op) for op in case.scene.stuck)), None)
     if mismatch is None:
         return None
     op = mismatch.op

@@ -5,14 +5,14 @@ number of elements, and only where they must agree; dtypes nearly always.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from hangdrill.diagnosis.scene import Scene, StuckOp
 from hangdrill.model.diagnosis import HangKind
 from hangdrill.model.dump import Operation
 
-__all__ = ["Mismatch", "describe", "find_mismatch"]
+__all__ = ["Mismatch", "describe", "find_earlier_mismatch", "find_mismatch"]
 
 Elements = tuple[tuple[int, ...], tuple[int, ...]]
 Signature = tuple[str, Elements, tuple[str, ...]]
@@ -62,6 +62,26 @@ def find_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
         if decided
         else frozenset(),
     )
+
+
+def find_earlier_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
+    """The first mismatch before a stuck collective of gloo, which calls what has failed finished.
+
+    Other backends do not, and a mismatch that did finish may have been harmless.
+    """
+    if op.p2p:
+        return None
+    progress = scene.progress_of(op.group)
+    recorded = {rank: progress.recorded(rank, before=op.sequence) for rank in op.group.ranks}
+    for sequence in sorted(set().union(*recorded.values())):
+        waiting = frozenset(rank for rank, sequences in recorded.items() if sequence in sequences)
+        first = progress.operations(min(waiting), sequence)[0]
+        if first.backend != "gloo":
+            return None
+        found = find_mismatch(scene, replace(op, op=first.name, sequence=sequence, waiting=waiting))
+        if found is not None:
+            return found
+    return None
 
 
 def _kind(signatures: list[tuple[Signature, ...]]) -> HangKind:

@@ -197,6 +197,8 @@ def _add_transfers(scene: Scene, group: GroupView) -> None:
             scene.doubtful.add(transfer.rank)
         elif transfer.proven or transfer.posted is False:
             scene.stuck.append(_transfer(group, transfer))
+        elif transfer.operation is scene.views[transfer.rank].operations[-1]:
+            scene.doubtful.add(transfer.rank)
 
 
 def _transfer(group: GroupView, transfer: Transfer) -> StuckOp:
@@ -219,13 +221,16 @@ def _transfer(group: GroupView, transfer: Transfer) -> StuckOp:
 
 def _forgotten(scene: Scene) -> Iterable[int]:
     """Ranks whose ring buffer may have dropped an operation that is still unfinished: by their pg_status some group
-    has completed less than what comes before the first unfinished operation that is left."""
+    has completed less than what comes before the first unfinished collective that is left. (Of groups with sends and
+    receives pg_status tells less: nccl-legacy counts them by themselves.)"""
     for rank, view in scene.views.items():
-        if view.full and view.first_record > 0:
-            first: dict[str, int] = {}
-            for operation in view.operations:
-                if not finished(operation):
-                    first.setdefault(str(operation.pg_id), operation.op_id)
-            statuses = view.statuses.values()
-            if any(s.last_completed < first.get(s.pg_id, s.last_enqueued + 1) - 1 for s in statuses):
-                yield rank
+        if view.full and view.first_record == 0:
+            continue
+        first: dict[str, int] = {}
+        for operation in view.operations:
+            if operation.p2p:
+                first[str(operation.pg_id)] = 0
+            elif not finished(operation):
+                first.setdefault(str(operation.pg_id), operation.op_id)
+        if any(s.last_completed < first.get(s.pg_id, s.last_enqueued + 1) - 1 for s in view.statuses.values()):
+            yield rank

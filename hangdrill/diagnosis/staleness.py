@@ -1,8 +1,8 @@
 """Dumps of an earlier job among those of this one, found by the times inside them (a file's own time is no evidence).
 
 A collective is not finished by a rank that entered it longer than a timeout before another did. A rank whose record
-says so, measured by the rank that was heard of last, has left a file of an earlier job (or its clock is wrong by more
-than `SLACK_NS`: then its times are worth no more).
+says so has left a file of an earlier job (or its clock is wrong by more than `SLACK_NS`: then its times are worth no
+more). If most ranks say so, it is the other one that came late.
 """
 
 from hangdrill.diagnosis.views import RankView, finished
@@ -17,22 +17,27 @@ Key = tuple[str, str, int]
 
 
 def stale_ranks(views: dict[int, RankView]) -> frozenset[int]:
-    """Ranks whose dumps are of an earlier job than the newest dump."""
-    spoken = [view for view in views.values() if view.operations and not view.contradictory]
-    if len(spoken) < 2:
-        return frozenset()
-    newest = max(spoken, key=lambda view: (max(operation.created_ns for operation in view.operations), -view.rank))
-    reference = {_key(operation): operation for operation in newest.operations if not operation.p2p}
-    return frozenset(view.rank for view in spoken if any(_is_older(one, reference) for one in view.operations))
+    """Ranks whose dumps are of an earlier job than those of their peers."""
+    entries: dict[Key, dict[int, Operation]] = {}
+    for rank, view in views.items():
+        if not view.contradictory:
+            for operation in view.operations:
+                if not operation.p2p:
+                    key = (operation.group_name, operation.group_desc, operation.sequence)
+                    entries.setdefault(key, {})[rank] = operation
+    stale: set[int] = set()
+    for by_rank in entries.values():
+        older = _older(by_rank)
+        if len(older) * 2 <= len(by_rank):
+            stale |= older
+    return frozenset(stale)
 
 
-def _is_older(operation: Operation, reference: dict[Key, Operation]) -> bool:
-    other = reference.get(_key(operation))
-    if other is None or not finished(operation):
-        return False
-    timeout_ns = max(operation.timeout_ms, other.timeout_ms) * 1_000_000
-    return timeout_ns > 0 and other.created_ns - operation.created_ns > timeout_ns + SLACK_NS
-
-
-def _key(operation: Operation) -> Key:
-    return operation.group_name, operation.group_desc, operation.sequence
+def _older(by_rank: dict[int, Operation]) -> set[int]:
+    newest = max(operation.created_ns for operation in by_rank.values())
+    oldest = min(operation.created_ns for operation in by_rank.values())
+    if newest - oldest <= SLACK_NS:
+        return set()
+    timeout_ns = max(operation.timeout_ms for operation in by_rank.values()) * 1_000_000
+    limit = newest - timeout_ns - SLACK_NS
+    return {rank for rank, one in by_rank.items() if timeout_ns and finished(one) and one.created_ns < limit}

@@ -492,3 +492,27 @@ def test_a_receive_whose_send_is_finished_leaves_doubt() -> None:
     diagnosis = ask(dump(0, "send>1", backend="nccl"), dump(1, "recv<0!", backend="nccl"), size=2)
     assert (diagnosis.verdict, named(diagnosis)) == (HangVerdict.UNDECIDED, [])
     assert "of rank 1, a send or receive is unfinished whose other side is finished" in diagnosis.notes
+
+
+def test_a_mismatch_that_gloo_calls_finished_is_the_root_of_what_all_joined_after_it() -> None:
+    dumps = [dump(rank, "all_reduce", "broadcast" if rank == 2 else "all_reduce", "all_reduce!") for rank in range(3)]
+    diagnosis = ask(*dumps)
+    assert (diagnosis.kind, named(diagnosis)) == (HangKind.OP_MISMATCH, [2])
+    assert diagnosis.stuck is not None
+    assert diagnosis.stuck.sequence == 2
+    others = [dump(rank, "all_reduce", "broadcast" if rank == 2 else "all_reduce", "all_reduce!", backend="nccl2")
+              for rank in range(3)]  # fmt: skip
+    assert ask(*others).kind is HangKind.ALL_JOINED
+
+
+def test_a_rank_whose_last_operation_is_a_batch_may_be_inside_of_it() -> None:
+    def batch(rank: int, *texts: str) -> RankDump:
+        made = history(*texts, rank=rank, backend="nccl2")
+        quick = [msgspec.structs.replace(o, completed_ns=o.created_ns + 1000) if o.p2p else o for o in made]
+        return dump(rank, operations=quick)
+
+    waiting = dump(2, "all_reduce!", backend="nccl2")
+    diagnosis = ask(batch(0, "send>1"), batch(1, "recv<0"), waiting)
+    assert (diagnosis.verdict, named(diagnosis)) == (HangVerdict.UNDECIDED, [])
+    after = ask(batch(0, "send>1", "all_reduce!"), batch(1, "recv<0", "mesh_tp:barrier"), waiting)
+    assert named(after) == [1]
