@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from math import prod
 
+from hangdrill.diagnosis.progress import Progress
 from hangdrill.diagnosis.scene import Scene, StuckOp
 from hangdrill.model.diagnosis import HangKind
 from hangdrill.model.dump import Operation
@@ -16,18 +17,24 @@ __all__ = ["Mismatch", "describe", "find_earlier_mismatch", "find_mismatch"]
 
 Elements = tuple[tuple[int, ...], tuple[int, ...]]
 Signature = tuple[str, Elements, tuple[str, ...]]
+Signatures = tuple[Signature, ...]
+"""Of one sequence: coalesced operations share it."""
 
 INPUT_AGREES = frozenset({"all_reduce", "reduce", "broadcast", "allreduce_coalesced"})
 BOTH_AGREE = frozenset({"_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor", "reduce_scatter_tensor"})
 LISTS_AGREE = frozenset({"all_gather", "reduce_scatter"})
 """The list holds one tensor a rank, the same list on all ranks; the single tensor may rightly differ."""
 
+SIBLING_HISTORY = 4
+"""So many operations must parallel groups have had in common before one is taken for the measure of the other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """One operation that members entered differently.
 
-    minority is empty when no side is sure to have more than half of those who entered, whoever is not heard of.
+    minority is empty when no side is sure to have more than half of those who entered, whoever is not heard of, and the
+    parallel groups of the same mesh do not tell which side was meant.
     """
 
     op: StuckOp
@@ -45,15 +52,18 @@ def find_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
     entries = {rank: operations for rank, operations in entries.items() if operations}
     if len({operation.backend for operations in entries.values() for operation in operations}) > 1:
         return None
-    by_signature: dict[tuple[Signature, ...], list[int]] = {}
+    by_signature: dict[Signatures, list[int]] = {}
     for rank, operations in entries.items():
-        by_signature.setdefault(tuple(sorted(map(_signature, operations))), []).append(rank)
+        by_signature.setdefault(_signatures(operations), []).append(rank)
     if len(by_signature) < 2:
         return None
     votes = Counter({signature: len(ranks) for signature, ranks in by_signature.items()})
     (best, count), *_ = votes.most_common(1)
     unheard = sum(progress.entered(rank, op.sequence) is not False for rank in op.group.ranks if rank not in entries)
     decided = count * 2 > len(entries) + unheard
+    if not decided and not unheard:
+        meant = _as_siblings_do(scene, op)
+        best, decided = meant or best, meant in by_signature
     return Mismatch(
         op=op,
         kind=_kind(list(by_signature)),
@@ -62,6 +72,40 @@ def find_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
         if decided
         else frozenset(),
     )
+
+
+def _as_siblings_do(scene: Scene, op: StuckOp) -> Signatures | None:
+    """What the groups of the same description and size did under this sequence, if they all did the same, and had
+    always done what this group did before: the parallel groups of a device mesh run one program."""
+    if op.group.is_default or not op.group.desc:
+        return None
+    siblings = [
+        group for group in scene.groups if group.desc == op.group.desc and len(group.ranks) == len(op.group.ranks)
+    ]
+    histories = {id(group): _history(scene.progress_of(group), op.sequence) for group in siblings}
+    mine = histories.pop(id(op.group))
+    found = set()
+    for theirs in histories.values():
+        now = theirs.pop(op.sequence, set())
+        earlier = theirs.keys() & mine.keys()
+        if len(earlier) < SIBLING_HISTORY or len(now) != 1 or any(theirs[one] != mine[one] for one in earlier):
+            return None
+        found |= now
+    return found.pop() if len(found) == 1 else None
+
+
+def _history(progress: Progress, until: int) -> dict[int, set[Signatures]]:
+    """The signatures of each sequence up to `until`."""
+    found: dict[int, set[Signatures]] = {}
+    for by_sequence in progress.group.collectives.values():
+        for sequence, operations in by_sequence.items():
+            if sequence <= until:
+                found.setdefault(sequence, set()).add(_signatures(operations))
+    return found
+
+
+def _signatures(operations: list[Operation]) -> Signatures:
+    return tuple(sorted(map(_signature, operations)))
 
 
 def find_earlier_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
@@ -84,7 +128,7 @@ def find_earlier_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
     return None
 
 
-def _kind(signatures: list[tuple[Signature, ...]]) -> HangKind:
+def _kind(signatures: list[Signatures]) -> HangKind:
     if len({tuple(name for name, _, _ in parts) for parts in signatures}) > 1:
         return HangKind.OP_MISMATCH
     if len({tuple(elements for _, elements, _ in parts) for parts in signatures}) > 1:

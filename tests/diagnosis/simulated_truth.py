@@ -50,7 +50,7 @@ def truth_of(outcome: Outcome) -> Truth:
         # What is wrong with a pair whose both sides are there is not said by either.
         return Truth(hung=True, kinds=frozenset({"all-joined"}), untellable="everybody joined and nobody finished")
     if kinds <= set(MISMATCH):
-        return _mismatch(scene)
+        return _mismatch(scene, frozenset(fault.rank for fault in outcome.faults))
     return _disorder(outcome, scene)
 
 
@@ -63,11 +63,11 @@ def _absence(outcome: Outcome, scene: _Scene) -> Truth:
     return Truth(hung=True, kinds=frozenset(kinds), culprits=culprits, may=scene.idle, untellable=why)
 
 
-def _mismatch(scene: _Scene) -> Truth:
+def _mismatch(scene: _Scene, faulty: frozenset[int]) -> Truth:
     (minority, decided, kind), *_ = scene.split
     if decided:
         return Truth(hung=True, kinds=frozenset({kind}), culprits=minority, may=minority)
-    return Truth(hung=True, kinds=frozenset({kind}), untellable="as many did one thing as the other")
+    return Truth(hung=True, kinds=frozenset({kind}), may=faulty, untellable="as many did one thing as the other")
 
 
 def _disorder(outcome: Outcome, scene: _Scene) -> Truth:

@@ -516,3 +516,25 @@ def test_a_rank_whose_last_operation_is_a_batch_may_be_inside_of_it() -> None:
     assert (diagnosis.verdict, named(diagnosis)) == (HangVerdict.UNDECIDED, [])
     after = ask(batch(0, "send>1", "all_reduce!"), batch(1, "recv<0", "mesh_tp:barrier"), waiting)
     assert named(after) == [1]
+
+
+def test_a_tie_in_a_pair_is_decided_by_the_parallel_pairs_of_the_mesh() -> None:
+    pairs = [Group(name=str(i + 1), desc="mesh_tp", ranks=(2 * i, 2 * i + 1)) for i in range(3)]
+
+    def of_mesh(rank: int, *texts: str) -> RankDump:
+        made = history(*(f"mesh_tp:{text}" for text in texts), rank=rank)
+        named_so = [msgspec.structs.replace(o, group_name=pairs[rank // 2].name) for o in made]
+        return dump(rank, operations=named_so)
+
+    def mesh(*last: str, before: str = "all_reduce") -> Diagnosis:
+        start = ("all_reduce",) * 3
+        dumps = [of_mesh(rank, *start, before if rank < 4 else "all_reduce", text) for rank, text in enumerate(last)]
+        return ask(*dumps, size=6, launch_groups=(world(6), *pairs))
+
+    done, stuck, odd = "all_reduce", "all_reduce!", "broadcast!"
+    assert named(mesh(stuck, odd, done, done, done, done)) == [1]
+    assert named(mesh(stuck, odd, done, done, "broadcast", "broadcast")) == []  # the parallel pairs differ
+    assert named(mesh(stuck, odd, "barrier", "barrier", "barrier", "barrier")) == []  # and did neither
+    assert named(mesh(stuck, odd, done, done, done, done, before="barrier")) == []  # and had done other things before
+    alone = [of_mesh(rank, *("all_reduce",) * 4, text) for rank, text in enumerate((stuck, odd))]
+    assert named(ask(*alone, size=2, launch_groups=(world(2), pairs[0]))) == []
