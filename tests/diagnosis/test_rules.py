@@ -526,15 +526,24 @@ def test_a_tie_in_a_pair_is_decided_by_the_parallel_pairs_of_the_mesh() -> None:
         named_so = [msgspec.structs.replace(o, group_name=pairs[rank // 2].name) for o in made]
         return dump(rank, operations=named_so)
 
-    def mesh(*last: str, before: str = "all_reduce") -> Diagnosis:
+    def mesh(*last: str, before: str = "all_reduce", after: str = "") -> Diagnosis:
         start = ("all_reduce",) * 3
-        dumps = [of_mesh(rank, *start, before if rank < 4 else "all_reduce", text) for rank, text in enumerate(last)]
+        dumps = [of_mesh(rank, *start, before if rank < 4 else "all_reduce", text, *[after] * bool(after))
+                 for rank, text in enumerate(last)]  # fmt: skip
         return ask(*dumps, size=6, launch_groups=(world(6), *pairs))
 
     done, stuck, odd = "all_reduce", "all_reduce!", "broadcast!"
     assert named(mesh(stuck, odd, done, done, done, done)) == [1]
+    assert named(mesh(stuck, odd, done, done, done, done, after="barrier!")) == [1]
     assert named(mesh(stuck, odd, done, done, "broadcast", "broadcast")) == []  # the parallel pairs differ
     assert named(mesh(stuck, odd, "barrier", "barrier", "barrier", "barrier")) == []  # and did neither
     assert named(mesh(stuck, odd, done, done, done, done, before="barrier")) == []  # and had done other things before
     alone = [of_mesh(rank, *("all_reduce",) * 4, text) for rank, text in enumerate((stuck, odd))]
     assert named(ask(*alone, size=2, launch_groups=(world(2), pairs[0]))) == []
+
+
+def test_when_most_finished_long_ago_it_is_the_one_who_came_late() -> None:
+    """As gloo tells it: the three gave up and call it retired; rank 3 came a minute after."""
+    dumps = [dump(rank, "all_reduce", "all_reduce") for rank in range(3)]
+    late = moved(dump(3, "all_reduce", "all_reduce!"), 60, since=1)
+    assert ask(*dumps, late, size=4).ranks.stale == ()
