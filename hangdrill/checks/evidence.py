@@ -121,15 +121,12 @@ def judged_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
 def hang_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
     """The dumps and traces of a rank that were taken because of the hang, in the judged attempt, before the inspection.
 
-    One that was taken at an orderly exit counts only if the rank had announced its exit before the hang was noticed:
-    then it is how the hang began. After that it is proof of health, no more.
+    One that was taken at an orderly exit counts if a hang was noticed and the rank left nothing else: a rank that leaves
+    early is how some hangs begin. Without a hang it is proof of health, no more.
     """
-    return tuple(
-        artifact
-        for artifact in judged_artifacts(run, rank)
-        if artifact.kind in HISTORY_KINDS
-        and (artifact.reason is not PullReason.EXIT or _left_before_the_hang(run, artifact))
-    )
+    found = tuple(artifact for artifact in judged_artifacts(run, rank) if artifact.kind in HISTORY_KINDS)
+    of_hang = tuple(artifact for artifact in found if artifact.reason is not PullReason.EXIT)
+    return of_hang or (found if _hang_was_noticed(run) else ())
 
 
 def _inspected_ns(run: RecordedRun) -> int | None:
@@ -140,15 +137,8 @@ def _inspected_ns(run: RecordedRun) -> int | None:
     return next(times_ns, None)
 
 
-def _left_before_the_hang(run: RecordedRun, artifact: Artifact) -> bool:
-    if run.manifest is None or run.manifest.noticed_ns is None:
-        return False
-    announced_ns = [
-        pull.exit.time_ns
-        for pull in run.manifest.ranks
-        if pull.exit is not None and (pull.rank, pull.attempt) == (artifact.rank, artifact.attempt)
-    ]
-    return min((*announced_ns, artifact.pulled_ns)) <= run.manifest.noticed_ns
+def _hang_was_noticed(run: RecordedRun) -> bool:
+    return run.manifest is not None and run.manifest.noticed_ns is not None
 
 
 def artifact_of(run: RecordedRun, dump: RankDump) -> Artifact | None:

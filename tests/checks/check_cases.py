@@ -181,7 +181,9 @@ CASES: dict[str, Cases] = {
             "rank 0 is missing": lambda: lose_rank(held_run(), 0),
             "rank 1 is missing": lambda: lose_rank(held_run(), 1),
             "rank 3 is missing": lambda: lose_rank(held_run(), 3),
-            "only proof of health after the hang": lambda: with_artifacts(held_run(), 2, reason=PullReason.EXIT),
+            "only proof of health, and no hang noticed": lambda: with_artifacts(
+                held_run(manifest=mutate(held_run().manifest, noticed_ns=None)), 2, reason=PullReason.EXIT
+            ),
             "a hang was noticed where none was": lambda: none_run(
                 manifest=mutate(none_run().manifest, noticed_ns=PULLED_NS)
             ),

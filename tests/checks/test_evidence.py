@@ -133,13 +133,11 @@ def test_exit_before_the_inspection_is_evidence():
     assert judged_reports(mutate(base, manifest=None)) == ()
 
 
-@pytest.mark.parametrize(("announced_after_ns", "counts"), [(-1, True), (1, False)])
-def test_dump_of_a_rank_that_left_first_is_its_dump_of_the_hang(announced_after_ns, counts):
+@pytest.mark.parametrize(("is_noticed", "counts"), [(True, True), (False, False)])
+def test_dump_at_an_orderly_exit_is_a_dump_of_the_hang_only_if_one_was_noticed(is_noticed, counts):
     base = held_run()
-    noticed_ns = base.manifest.noticed_ns
-    left = RankExit(rank=1, status="exit", time_ns=noticed_ns + announced_after_ns)
-    reports = mutate_each(base.manifest.ranks, lambda pull: mutate(pull, exit=left), rank=1)
-    taken = mutate(artifact(1), reason=PullReason.EXIT, pulled_ns=noticed_ns + 2)
+    taken = mutate(artifact(1), reason=PullReason.EXIT)
     others = tuple(item for item in base.artifacts if item.rank != 1)
-    run = mutate(base, manifest=mutate(base.manifest, ranks=reports), artifacts=(*others, taken))
+    manifest = mutate(base.manifest, noticed_ns=base.manifest.noticed_ns if is_noticed else None)
+    run = mutate(base, manifest=manifest, artifacts=(*others, taken))
     assert hang_artifacts(run, 1) == ((taken,) if counts else ())
