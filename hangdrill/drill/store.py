@@ -4,6 +4,7 @@ Tolerant: a file that is missing or damaged is missing evidence, never an except
 plan is no run at all.
 """
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -16,13 +17,16 @@ from hangdrill.drill.inspection import Inspection
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.plan import Plan
 from hangdrill.drill.roads import read_manifest
-from hangdrill.model.dump import RankDump
+from hangdrill.model.dump import Frame, RankDump
 from hangdrill.model.errors import UsageError
-from hangdrill.model.run import AgentFacts, JournalEvent, RecordedRun
+from hangdrill.model.run import AgentFacts, Artifact, ArtifactKind, JournalEvent, RecordedRun
+from hangdrill.recorder.stacks import main_thread_frames
 
 __all__ = ["load_run"]
 
 T = TypeVar("T")
+
+MOST_STACKS_BYTES = 1 << 20
 
 
 def load_run(run_dir: Path) -> RecordedRun:
@@ -58,9 +62,21 @@ def load_run(run_dir: Path) -> RecordedRun:
         ),
         dumps=_dumps_by_rank(evidence.dumps),
         unreadable=_unreadable_by_rank(evidence),
+        stacks=_stacks_by_rank(layout.evidence, artifacts),
         job_exit_code=_exit_code(journal),
         leftovers=inspection.leftovers,
     )
+
+
+def _stacks_by_rank(directory: Path, artifacts: Iterable[Artifact]) -> dict[int, tuple[Frame, ...]]:
+    """Of each rank's first stacks: later ones show how it was ended."""
+    found: dict[int, tuple[Frame, ...]] = {}
+    for artifact in artifacts:
+        if artifact.kind is ArtifactKind.STACKS and artifact.rank not in found:
+            with contextlib.suppress(OSError):
+                text = (directory / artifact.path).read_bytes()[:MOST_STACKS_BYTES].decode(errors="replace")
+                found[artifact.rank] = main_thread_frames(text)
+    return found
 
 
 def _read_plan(layout: RunLayout) -> Plan:

@@ -243,6 +243,8 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     dumps: Mapping[int, tuple[RankDump, ...]] = msgspec.field(default_factory=dict)
     """Every dump that parsed, by rank; the richest first. Native files and pulled ones stand side by side."""
     unreadable: Mapping[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    stacks: Mapping[int, tuple[Frame, ...]] = msgspec.field(default_factory=dict)
+    """Where each rank's main thread stood when its stacks were taken, innermost frame first; to be shown, not judged."""
     diagnosis: Diagnosis | None = None
     job_exit_code: int | None = None
     leftovers: tuple[Leftover, ...] | None = None

@@ -98,7 +98,7 @@ def _last_operation(rank: int, diagnosis: Diagnosis | None, run: RecordedRun | N
 
 
 def _place(rank: int, run: RecordedRun | None) -> str:
-    """The line of the user's code: of the fault's report, the exit's, or the dump's own stack."""
+    """The line of the user's code: of the fault's report, the exit's, the dump's own, or the stacks taken."""
     if run is None:
         return ""
     pulls = run.manifest.ranks if run.manifest is not None else ()
@@ -107,4 +107,5 @@ def _place(rank: int, run: RecordedRun | None) -> str:
     dump = best_dump(run, rank)
     frames = [report.frames for report in reports] + [ended.frames for ended in exits]
     frames += [dump.operations[-1].frames] if dump is not None and dump.operations else []
+    frames.append(run.stacks.get(rank, ()))
     return next((place_text(found) for found in frames if found), "")
