@@ -80,7 +80,7 @@ def test_native_dumps_go_where_the_scenario_says(tmp_path):
 
 def test_only_the_collectors_road_has_a_collector(tmp_path):
     command = plan(tmp_path).collector_command
-    assert command[command.index("--stall-after-s") + 1] == "0.8"
+    assert command[command.index("--stall-after-s") + 1] == "0.6"
     assert plan(tmp_path, recorder={"trigger": "native"}).collector_command == ()
 
 
