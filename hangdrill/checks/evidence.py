@@ -121,8 +121,8 @@ def judged_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
 def hang_artifacts(run: RecordedRun, rank: int) -> tuple[Artifact, ...]:
     """The dumps and traces of a rank that were taken because of the hang, in the judged attempt, before the inspection.
 
-    One that was taken at an orderly exit counts if a hang was noticed and the rank left nothing else: a rank that leaves
-    early is how some hangs begin. Without a hang it is proof of health, no more.
+    One that was taken at an orderly exit counts if a hang was noticed and the rank left nothing else: a rank that
+    leaves early is how some hangs begin. Without a hang it is proof of health, no more.
     """
     found = tuple(artifact for artifact in judged_artifacts(run, rank) if artifact.kind in HISTORY_KINDS)
     of_hang = tuple(artifact for artifact in found if artifact.reason is not PullReason.EXIT)

@@ -9,6 +9,8 @@ from hangdrill.model.verdict import Verdict
 
 __all__ = ["CHECK"]
 
+LONGEST_MESSAGE = 200
+MEND_EARLY_END = "the job may have ended before it got there: see job.log"
 MEND = "compare the fault of the scenario with what the agents report in control/"
 
 
@@ -18,18 +20,27 @@ def _judge(run: RecordedRun) -> Answer:
     kind = run.scenario.fault.kind.value
     targets = run.scenario.fault.targets
     reports = {report.rank: report for report in fault_reports(run)}
-    findings = {rank: _judge_target(kind, reports.get(rank)) for rank in targets}
+    findings = {rank: _judge_target(kind, reports.get(rank), _early_end(run)) for rank in targets}
     strangers = sorted(reports.keys() - set(targets))
     findings.update({rank: failed(f"reports the fault {reports[rank].kind}, but is no target") for rank in strangers})
     return by_rank(findings, f"{kind} confirmed on {ranks_text(targets)}{_place(reports)}", MEND)
 
 
-def _judge_target(kind: str, report: FaultReport | None) -> Finding:
+def _judge_target(kind: str, report: FaultReport | None, early_end: str) -> Finding:
     if report is None:
-        return unknown(f"never reported the fault {kind}", "the job may have ended before it got there: see job.log")
+        return unknown(f"never reported the fault {kind}{early_end}", MEND_EARLY_END)
     if report.kind != kind:
         return failed(f"reports the fault {report.kind} instead of {kind}")
     return passed()
+
+
+def _early_end(run: RecordedRun) -> str:
+    """ "; rank 0 raised SyntaxError: invalid syntax": why nobody came to the place, as far as the ranks said it."""
+    for pull in run.manifest.ranks if run.manifest is not None else ():
+        if pull.exit is not None and pull.exit.status == "exception":
+            message = pull.exit.exception_message.partition("\n")[0][:LONGEST_MESSAGE]
+            return f"; rank {pull.rank} raised {pull.exit.exception_type}: {message}"
+    return ""
 
 
 def _judge_no_fault(run: RecordedRun) -> Answer:

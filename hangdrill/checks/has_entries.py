@@ -2,7 +2,7 @@
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.counts import recordable
-from hangdrill.checks.evidence import absence, best_dump, expected_ranks, judged_agents
+from hangdrill.checks.evidence import absence, best_dump, expected_ranks, fault_took, judged_agents
 from hangdrill.checks.words import range_text
 from hangdrill.model.run import AgentFacts, RecordedRun
 
@@ -30,6 +30,10 @@ def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None) -> Findin
         return passed("no active operation and no history: only pg_status says where it stands")
     if agent is not None and agent.groups and not any(recordable(agent, group) for group in agent.groups):
         return passed("empty, and rightly so: the rank had not entered any operation that the recorder knows")
+    if not fault_took(run):
+        return unknown(
+            "a valid dump without any operation, but the fault was never confirmed: the job may not have begun"
+        )
     return failed("a valid dump without any operation")
 
 

@@ -314,7 +314,12 @@ CASES: dict[str, Cases] = {
             "rank 1 empty without an agent": lambda: mutate(with_dump(held_run(), 1, operations=()), agents={}),
             "a trace with nothing": lambda: gil_run(enqueued=-1),
         },
-        unknown={"no dump of rank 3": without_dumps(3)},
+        unknown={
+            "no dump of rank 3": without_dumps(3),
+            "empty, and the job never came to the fault": lambda: with_dump(
+                mutate(held_run(), faults=(), agents={}), 0, operations=()
+            ),
+        },
     ),
     "backend": Cases(
         passing={
