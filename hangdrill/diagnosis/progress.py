@@ -44,7 +44,9 @@ class Progress:
         self._recorded: dict[int, int] = {}
         self._sure: dict[int, bool] = {}
         for rank in group.ranks:
-            status = statuses.entered(group, rank)
+            view = views.get(rank)
+            whole = view is not None and view.full and (bool(group.collectives.get(rank)) or view.from_the_start)
+            status = None if whole else statuses.entered(group, rank)
             self._recorded[rank] = max(*group.collectives.get(rank, ()), status or 0, 0)
             self._last[rank], self._sure[rank] = self._stand(rank, status)
         self.proven = self._proven()

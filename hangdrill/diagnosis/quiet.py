@@ -2,7 +2,7 @@
 
 from hangdrill.diagnosis.case import Case, Judgement
 from hangdrill.diagnosis.reports import (
-    ended_by_signal,
+    ended_otherwise,
     explain,
     failed_in_transfer,
     fell_out,
@@ -83,9 +83,11 @@ def _by_reports(case: Case) -> Judgement | None:
     if not fallen:
         note = f"the recorder shows nothing unfinished, yet {name_ranks(ranks - broken)} had not ended"
     entered = all(case.reports[rank].exit.last_sequence for rank in fallen)  # type: ignore[union-attr]
-    standing = {rank for rank in ranks - fallen if rank not in case.reports or not ended_by_signal(case.reports[rank])}
+    standing = ranks - fallen
     named = broken or standing
-    if len(named) != 1 or not entered:
+    # Whoever was ended from outside may have been in anything, and whoever ran to the end may not have been needed.
+    ended = any(rank in case.reports and ended_otherwise(case.reports[rank]) for rank in named)
+    if len(named) != 1 or ended or not entered:
         return Judgement(verdict=HangVerdict.UNDECIDED, notes=[note])
     (rank,) = named
     reason = explain(case.reports.get(rank))

@@ -11,7 +11,7 @@ from hangdrill.model.run import RankExit, RankPull, RankState
 __all__ = [
     "collectives_counted",
     "died",
-    "ended_by_signal",
+    "ended_otherwise",
     "explain",
     "failed_at_or_after",
     "failed_in_transfer",
@@ -55,9 +55,9 @@ def raised(report: RankPull) -> bool:
     return report.exit is not None and report.exit.status == "exception" and not report.exit.in_distributed
 
 
-def ended_by_signal(report: RankPull) -> bool:
-    """Whether the rank was ended from outside, whatever it was in."""
-    return report.exit is not None and report.exit.status == "signal"
+def ended_otherwise(report: RankPull) -> bool:
+    """Whether the rank ended without an exception: it ran to its end, or a signal ended it, whatever it was in."""
+    return report.exit is not None and report.exit.status in {"exit", "signal"}
 
 
 def failed_at_or_after(report: RankPull, group: tuple[str, str], sequence: int) -> bool:

@@ -1,8 +1,8 @@
 """Dumps of an earlier job among those of this one, found by the times inside them (a file's own time is no evidence).
 
-A collective is not finished by a rank that entered it longer than a timeout before another did. A rank whose record
-says so has left a file of an earlier job (or its clock is wrong by more than `SLACK_NS`: then its times are worth no
-more). If most ranks say so, it is the other one that came late.
+A collective that one rank entered longer than a timeout before another did is finished by nobody. A rank whose record
+says otherwise has left a file of an earlier job (or its clock is wrong by more than `SLACK_NS`: then its times are
+worth no more). If most ranks say so, it is the other one that came late.
 """
 
 from hangdrill.diagnosis.views import RankView, finished
@@ -40,4 +40,6 @@ def _older(by_rank: dict[int, Operation]) -> set[int]:
         return set()
     timeout_ns = max(operation.timeout_ms for operation in by_rank.values()) * 1_000_000
     limit = newest - timeout_ns - SLACK_NS
-    return {rank for rank, one in by_rank.items() if timeout_ns and finished(one) and one.created_ns < limit}
+    if not timeout_ns or not any(finished(operation) for operation in by_rank.values()):
+        return set()
+    return {rank for rank, operation in by_rank.items() if operation.created_ns < limit}

@@ -41,8 +41,10 @@ class StatusBook:
         if by_order is not None:
             return by_order.get((group.name, group.desc))
         alike = [rank for rank in seen if self.views[rank].statuses.keys() == view.statuses.keys()]
-        if len(alike) == len(seen) and len(set(seen.values())) == 1:
-            return next(iter(seen.values()))
+        pg_id = next(iter(seen.values()))
+        elsewhere = {str(operation.pg_id) for operation in view.operations}
+        if len(alike) == len(seen) and len(set(seen.values())) == 1 and pg_id not in elsewhere:
+            return pg_id
         return None
 
 

@@ -237,6 +237,7 @@ SUB = Group(name="1", desc="mesh_tp", ranks=(1, 2))
         ((status("0", 3), status("7", 1)), (), Basis.INFERRED),  # other ids than the peer's: nobody can say
         ((status("0", 3), status("x", 1)), (*WORLD, SUB), Basis.INFERRED),
         ((status("0", 3),), (*WORLD, SUB), Basis.INFERRED),
+        ((status("0", 3), status("1", 1)), (SUB, Group(name="5", desc="own", ranks=(1,))), Basis.INFERRED),
     ],
 )
 def test_pg_ids_of_another_process_are_only_matched_where_that_is_sure(

@@ -547,3 +547,20 @@ def test_when_most_finished_long_ago_it_is_the_one_who_came_late() -> None:
     dumps = [dump(rank, "all_reduce", "all_reduce") for rank in range(3)]
     late = moved(dump(3, "all_reduce", "all_reduce!"), 60, since=1)
     assert ask(*dumps, late, size=4).ranks.stale == ()
+
+
+def test_operations_that_nobody_finished_may_be_of_any_age() -> None:
+    """The first waits for minutes already: that is the hang, and no earlier job."""
+    dumps = [dump(0, "all_reduce!"), moved(dump(1, "all_reduce!"), -300, since=0)]
+    assert ask(*dumps, size=3).ranks.stale == ()
+
+
+def test_a_pg_id_that_is_another_group_s_here_is_not_taken_from_the_peers() -> None:
+    """Rank 2 made a group of its own first, so its pg_id 1 is not what it is with the others."""
+    pair, own = Group(name="1", desc="mesh_tp", ranks=(0, 1, 2)), Group(name="2", desc="mesh_dp", ranks=(2,))
+    waiting = [dump(rank, "mesh_tp:all_reduce!", status=(status("1", 1, 0),)) for rank in (0, 1)]
+    mine = history("mesh_dp:all_reduce", rank=2)
+    last = dump(2, operations=[msgspec.structs.replace(mine[0], pg_id=1)], status=(status("1", 1),), salvaged=True)
+    assert ask(*waiting, last, launch_groups=(world(3), pair, own)).verdict is HangVerdict.UNDECIDED
+    whole = msgspec.structs.replace(last, salvaged=False)
+    assert named(ask(*waiting, whole, launch_groups=(world(3), pair, own))) == [2]
