@@ -13,6 +13,7 @@ from hangdrill.cli.output import console, print_json
 
 if TYPE_CHECKING:
     from hangdrill.recorder import Evidence
+    from hangdrill.report.story import Story
 
 __all__ = ["collect", "diagnose"]
 
@@ -25,10 +26,13 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
     "--world-size", type=click.IntRange(min=1), help="How many ranks the job had; default: the highest rank seen."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.diagnosis/1.")
-def diagnose(paths: tuple[Path, ...], world_size: int | None, *, as_json: bool) -> int:
+@click.option(
+    "--html", "page", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Also write one page."
+)
+def diagnose(paths: tuple[Path, ...], world_size: int | None, *, as_json: bool, page: Path | None) -> int:
     """Say what dumps tell of a hang. PATH is a directory of dumps, a run or evidence directory, or dump files."""
     from hangdrill.diagnosis import diagnose as diagnose_evidence
-    from hangdrill.diagnosis import sentence
+    from hangdrill.report.story import tell_story
     from hangdrill.report.terminal import print_diagnosis
 
     evidence = _evidence(paths)
@@ -39,10 +43,13 @@ def diagnose(paths: tuple[Path, ...], world_size: int | None, *, as_json: bool) 
         launch_groups=evidence.launch_groups,
         unreadable=evidence.unreadable,
     )
+    story = tell_story(found, evidence.dumps) if page is not None or not as_json else None
+    if page is not None and story is not None:
+        _write_page(page, story)
     if as_json:
         print_json(found)
     else:
-        print_diagnosis(console(), found, sentence(found))
+        print_diagnosis(console(), found, story=story)
     return int(found.verdict.exit_code)
 
 
@@ -112,6 +119,15 @@ def _stop_on_signals() -> threading.Event:
     signal.signal(signal.SIGINT, ask)
     signal.signal(signal.SIGTERM, ask)
     return stop
+
+
+def _write_page(page: Path, story: "Story") -> None:
+    """The story as one HTML file, and a word on stderr of where it is."""
+    from hangdrill.cli.output import write_file
+    from hangdrill.report.html import page_html
+
+    write_file(page, page_html(story).encode())
+    click.echo(f"page: {page}", err=True)
 
 
 def _evidence(paths: Sequence[Path]) -> "Evidence":

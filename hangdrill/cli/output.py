@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from hangdrill.model.run import DrillResult
     from hangdrill.model.summary import Summary
 
-__all__ = ["RUNS", "console", "default_out_dir", "print_json", "python_of", "show_result", "write_reports"]
+__all__ = [
+    "RUNS",
+    "console",
+    "default_out_dir",
+    "print_json",
+    "python_of",
+    "show_result",
+    "write_file",
+    "write_reports",
+]
 
 PYTHON_VARIABLE = "HANGDRILL_PYTHON"
 RUNS = "hangdrill-runs"
@@ -76,17 +85,18 @@ def write_reports(summary: "Summary", out_dir: Path, junit: Path | None) -> None
 
     out_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     xml = junit_xml(summary)
-    _write(out_dir / "summary.json", summary_json(summary))
+    write_file(out_dir / "summary.json", summary_json(summary))
     for result in summary.results:
         own = out_dir / result.scenario / "result.json"
         if not own.exists():
-            _write(own, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+            write_file(own, msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
     for path in (out_dir / "junit.xml", junit):
         if path is not None:
-            _write(path, xml)
+            write_file(path, xml)
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file whole: under another name first, then renamed. Raises MachineError."""
     from hangdrill.model.errors import MachineError
 
     temporary = path.with_name(f"{path.name}.tmp")

@@ -1,71 +1,151 @@
-"""`hangdrill diagnose` for people: the sentence, who is stuck where, who is missing, and what to look at next."""
+"""`hangdrill diagnose` for people: the sentence, who is stuck where, the time around it, what is missing, what is next.
 
-from collections.abc import Iterator
+It prints a Story, and nothing else: text out of a dump cannot move the cursor or fill the screen.
+"""
 
+from collections.abc import Iterable, Iterator
+
+from rich import box
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from hangdrill.checks.words import count_text, ranks_text
+from hangdrill.checks.words import ranks_text
 from hangdrill.diagnosis import sentence
-from hangdrill.model.diagnosis import Basis, Diagnosis, HangVerdict, RankRoll
-from hangdrill.report.sentence import operation_text
-from hangdrill.report.style import hang_text
+from hangdrill.model.diagnosis import Basis, Diagnosis
+from hangdrill.report.story import Story, seconds_text, shown, tell_story
+from hangdrill.report.story.ranks import label_of
+from hangdrill.report.story.values import Gap, Role, StuckRow, TimelineRow
+from hangdrill.report.style import RANK_STYLES, hang_text
 
 __all__ = ["print_diagnosis"]
 
-Rows = Iterator[tuple[str, str]]
+Rows = Iterator[tuple[str, str | Text]]
+
+MOST_ROWS = 16
+MOST_MARKS = 3
+"""So many last operations of a rank are printed; the page has more."""
 
 
-def print_diagnosis(console: Console, diagnosis: Diagnosis, said: str = "") -> None:
-    """Everything that the diagnosis says; its own sentence first, or the one given."""
-    console.print(Text.assemble(hang_text(diagnosis.verdict), f"  {said or sentence(diagnosis)}"))
+def print_diagnosis(console: Console, diagnosis: Diagnosis, said: str = "", story: Story | None = None) -> None:
+    """Everything that the diagnosis says; its own sentence first, or the one given. story: with the dumps, it also
+    says the line that each rank waits at, and the time around the stall."""
+    story = story or tell_story(diagnosis)
+    console.print(Text.assemble(hang_text(diagnosis.verdict), f"  {shown(said or sentence(diagnosis), 2_000)}"))
+    _print_rows(console, _summary(diagnosis, story))
+    if any(row.operation for row in story.stuck):
+        _print_table(console, "where each rank stands", _stuck_table(story))
+    if story.timeline.rows:
+        _print_table(console, f"around the stall, from when {story.timeline.zero}", _timeline_table(story))
+    _print_rows(console, _rest(story))
+
+
+def _summary(diagnosis: Diagnosis, story: Story) -> Rows:
+    if story.kind:
+        yield "kind", story.kind
+    for culprit in story.culprits:
+        basis = "" if culprit.basis == Basis.OBSERVED.value else " (inferred, not observed)"
+        each = ", each" if len(culprit.ranks) > 1 else ""
+        yield "culprit", f"{ranks_text(culprit.ranks)}{each}{basis}: {culprit.why}"
+    if diagnosis.stuck is not None:
+        yield "stuck in", f"{story.operation} ({story.group_ranks})"
+        yield "waiting", ranks_text(diagnosis.stuck.waiting)
+        yield "absent", ranks_text(diagnosis.stuck.absent)
+
+
+def _rest(story: Story) -> Rows:
+    yield "dumps", story.dumps
+    for gap in story.gaps:
+        yield gap.word, _gap_text(gap)
+    for note in story.notes:
+        yield "note", note
+    for index, step in enumerate(story.next_steps):
+        yield "look next at" if index == 0 else "", step
+
+
+def _gap_text(gap: Gap) -> Text:
+    what = ", ".join(part for part in (ranks_text(gap.ranks) if gap.ranks else "", gap.detail) if part)
+    return Text.assemble(what, "\n", ("would have told: ", "dim"), gap.told)
+
+
+def _stuck_table(story: Story) -> Table:
+    has_lines = any(row.place.text for row in story.stuck)
+    table = _table("ranks", "state", "operation", *(["waits at"] if has_lines else []), "entered")
+    for row in story.stuck[:MOST_ROWS]:
+        line = [row.place.text] if has_lines else []
+        table.add_row(label_of(row.ranks), _state(row), _operation(row), *line, _since(row))
+    _add_rest(table, len(story.stuck) - MOST_ROWS + story.stuck_hidden, "row")
+    return table
+
+
+def _state(row: StuckRow) -> Text:
+    word = row.role.value or "culprit"
+    return Text.assemble((word, RANK_STYLES.get(word, "bold red" if row.is_culprit else "default")))
+
+
+def _operation(row: StuckRow) -> str:
+    if not row.has_dump:
+        return "no dump"
+    last = "after " if row.role is Role.ABSENT and row.operation else ""
+    return f"{last}{row.operation or 'none in its dump'}"
+
+
+def _since(row: StuckRow) -> str:
+    if row.after_s is None:
+        return ""
+    low, high = (seconds_text(one) for one in row.after_s)
+    return low if low == high else f"{low} to {high}"
+
+
+def _timeline_table(story: Story) -> Table:
+    table = _table("ranks", "last operations")
+    for row in story.timeline.rows[:MOST_ROWS]:
+        table.add_row(label_of(row.ranks), _marks(row))
+    _add_rest(table, sum(len(row.ranks) for row in story.timeline.rows[MOST_ROWS:]) + story.timeline.hidden, "rank")
+    return table
+
+
+def _marks(row: TimelineRow) -> Text:
+    """ "−8.03 ms all_reduce #53, −2.88 ms all_reduce #54": up to the first that is pending; the group is said where it
+    changes."""
+    parts: list[str | tuple[str, str]] = []
+    group = ""
+    end = next((index + 1 for index, mark in enumerate(row.marks) if mark.pending), len(row.marks))
+    for mark in row.marks[max(0, end - MOST_MARKS) : end]:
+        name, _, own = mark.label.partition(" of ")
+        said = mark.label if own != group else name
+        parts += [", "] if parts else []
+        parts.append((f"{seconds_text(mark.at_s)} ", "cyan"))
+        parts.append((f"{said} pending", RANK_STYLES["waiting"]) if mark.pending else said)
+        group = own
+    if end < len(row.marks):
+        parts.append((f", and {len(row.marks) - end} more behind it", "dim"))
+    return Text.assemble(*parts)
+
+
+def _add_rest(table: Table, count: int, noun: str) -> None:
+    if count > 0:
+        table.add_row(f"{count} more {noun}{'s' if count > 1 else ''}", style="dim")
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim", border_style="dim", pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold", no_wrap=name == "state")
+    return table
+
+
+def _print_table(console: Console, title: str, table: Table) -> None:
+    console.print(Padding(Text(title, style="cyan"), (1, 0, 0, 2), expand=False))
+    console.print(Padding(table, (0, 0, 0, 4), expand=False))
+
+
+def _print_rows(console: Console, rows: Iterable[tuple[str, str | Text]]) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in _rows(diagnosis):
-        table.add_row(name, Text(text))
-    console.print(Padding(table, (1, 0, 0, 2)))
-
-
-def _rows(diagnosis: Diagnosis) -> Rows:
-    if diagnosis.kind is not None:
-        yield "kind", diagnosis.kind.value
-    for culprit in diagnosis.culprits:
-        basis = "" if culprit.basis is Basis.OBSERVED else " (inferred, not observed)"
-        yield "culprit", f"rank {culprit.rank}{basis}: {culprit.why}"
-    if diagnosis.stuck is not None:
-        stuck = diagnosis.stuck
-        yield "stuck in", f"{operation_text(stuck)} ({ranks_text(stuck.group.ranks)})"
-        yield "waiting", ranks_text(stuck.waiting)
-        yield "absent", ranks_text(stuck.absent)
-    yield from _roll(diagnosis.ranks)
-    for note in diagnosis.notes:
-        yield "note", note
-    yield "look next at", _next_step(diagnosis)
-
-
-def _roll(roll: RankRoll) -> Rows:
-    total = f" of {roll.expected}" if roll.expected is not None else ""
-    yield "dumps", f"{len(roll.present)}{total}"
-    named = {"missing": roll.missing, "stale": roll.stale, "duplicate": roll.duplicate, "empty": roll.empty}
-    for name, ranks in named.items():
-        if ranks:
-            yield name, ranks_text(ranks)
-    for bad in roll.unreadable:
-        whose = f"rank {bad.rank}, " if bad.rank is not None else ""
-        saved = f"; {count_text(bad.salvaged_entries, 'operation')} salvaged" if bad.salvaged_entries else ""
-        yield "unreadable", f"{whose}{bad.file}: {bad.error}{saved}"
-
-
-def _next_step(diagnosis: Diagnosis) -> str:
-    """Where a person looks now."""
-    if diagnosis.verdict is HangVerdict.NO_HANG:
-        return "the stacks and the data loader, if the job does hang: nothing is pending in torch.distributed"
-    if diagnosis.culprits:
-        ranks = ranks_text(culprit.rank for culprit in diagnosis.culprits)
-        return f"the stacks and the log of {ranks}, and the host"
-    if diagnosis.ranks.missing:
-        return f"the logs of {ranks_text(diagnosis.ranks.missing)}, whose dumps are missing"
-    return "the GPUs, the network and the stacks of all ranks: the recorder has no more to say"
+    for name, text in rows:
+        table.add_row(name, Text(text) if isinstance(text, str) else text)
+    if table.row_count:
+        console.print(Padding(table, (1, 0, 0, 2), expand=False))

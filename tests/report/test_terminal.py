@@ -101,8 +101,10 @@ def test_diagnosis_shows_what_is_missing_and_what_is_inferred():
     for words in (
         "rank 1 left no sign of having entered all_reduce #4 of default_pg",
         "rank 1 (inferred, not observed): no dump",
-        "dumps 2 of 4 missing rank 1 stale rank 3 empty rank 0",
-        "unreadable rank 2, fr_2: cut at byte 812; 7 operations salvaged",
+        "dumps 2 of 4 missing rank 1 would have told: whether it entered all_reduce #4 of default_pg",
+        "unreadable rank 2, fr_2: cut at byte 812 would have told: what came after the 7 operations",
+        "stale rank 3 would have told: the rank's history in this job",
+        "empty rank 0 would have told:",
     ):
         assert words in text
 
