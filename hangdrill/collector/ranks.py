@@ -215,6 +215,11 @@ class WatchedRank:
             self.facts = control.facts(self.key) or self.facts
         self._frozen = self._record_now(self.counts())
 
+    def recount(self) -> None:
+        """The pull is over: what the rank entered meanwhile is in its dump, so it belongs to the counts beside it."""
+        if self._frozen is not None:
+            self._frozen = msgspec.structs.replace(self._frozen, counts=self.counts())
+
     def thaw(self) -> None:
         """The job goes on, so what is so now counts again."""
         self._frozen = None

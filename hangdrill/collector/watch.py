@@ -149,6 +149,7 @@ class Watch:
         for rank in ranks:
             rank.freeze(self._control)
         for rank, report in pull_each(ranks, reason, self._store):
+            rank.recount()
             self._journalist.pulled(rank, report)
         self._await_pulls(_LAST_PULLS_LIMIT_S)
         self._pulled_s = time.monotonic()

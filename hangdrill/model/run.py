@@ -119,7 +119,7 @@ class RankPull(msgspec.Struct, frozen=True, kw_only=True):
     last_trace_ns: int | None = None
     notes: tuple[str, ...] = ()
     counts: tuple["GroupCount", ...] = ()
-    """The agent's own counts when the pull began: readable also of a rank that is stopped, holds its GIL or was killed.
+    """The agent's own counts when its pull was over: readable also of a rank that is stopped, holds its GIL or was killed.
     Empty without an agent, and under placement "wrapped", which misses what C++ starts."""
 
 

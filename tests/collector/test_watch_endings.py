@@ -229,3 +229,35 @@ def test_a_disk_that_is_full_does_not_keep_a_rank_from_going(job, ranks, monkeyp
     job.await_ack(1)
     with pytest.raises(MachineError, match="No space left on device"):
         job.finish()
+
+
+class _GoesOnWhilePulled(dict):
+    """The answers of a rank that enters its next operation while it is asked for its dump."""
+
+    def __init__(self, answers, enter):
+        super().__init__(answers)
+        self._enter = enter
+
+    def get(self, key, default=None):
+        if str(key).startswith("hangdrill_dump"):
+            self._enter()
+        return super().get(key, default)
+
+    def __getitem__(self, key):
+        if str(key).startswith("hangdrill_dump"):
+            self._enter()
+        return super().__getitem__(key)
+
+
+def test_counts_are_not_older_than_the_dump_beside_them(job, ranks, process_rank):
+    groups = ({"name": "0", "desc": "default_pg", "ranks": [0, 1]},)
+    late, waiting = idle_rank(job.sockets, 0, sequence=4), waiting_rank(job.sockets, 1)
+    ranks += [late, waiting]
+    for rank in (0, 1):
+        job.facts(rank, os.getpid(), groups=groups)
+        job.operations(rank, collectives=3 + rank, last_ns=1)
+    late.answers = _GoesOnWhilePulled(late.answers, lambda: job.operations(0, collectives=4, last_ns=2))
+    job.start(world_size=2)
+    job.await_event("complete")
+    manifest = job.finish()
+    assert [count.collectives for count in manifest.ranks[0].counts] == [4]
