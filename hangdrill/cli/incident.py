@@ -2,7 +2,6 @@
 
 import signal
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ import click
 from hangdrill.cli.output import console, print_json
 
 if TYPE_CHECKING:
-    from hangdrill.recorder import Evidence
     from hangdrill.report.story import Story
 
 __all__ = ["collect", "diagnose"]
@@ -21,28 +19,29 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--world-size", type=click.IntRange(min=1), help="How many ranks the job had; default: the highest rank seen."
 )
+@click.option("--prefix", help="Read only files called PREFIX<rank>, whatever else is there.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.diagnosis/1.")
 @click.option(
     "--html", "page", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Also write one page."
 )
-def diagnose(paths: tuple[Path, ...], world_size: int | None, *, as_json: bool, page: Path | None) -> int:
-    """Say what dumps tell of a hang. PATH is a directory of dumps, a run or evidence directory, or dump files."""
-    from hangdrill.diagnosis import diagnose as diagnose_evidence
+def diagnose(
+    paths: tuple[str, ...], world_size: int | None, prefix: str | None, *, as_json: bool, page: Path | None
+) -> int:
+    """Say what dumps tell of a hang.
+
+    PATH is a directory of dumps (or of a directory a host), a dump, an archive (.tar, .tar.gz, .tgz, .zip), a run or
+    evidence directory, or a URL (s3://, gs://, ...). Nothing in a file is trusted or run, and nothing is extracted.
+    """
+    from hangdrill.incident import diagnose_evidence, read_incident
     from hangdrill.report.story import tell_story
     from hangdrill.report.terminal import print_diagnosis
 
-    evidence = _evidence(paths)
-    found = diagnose_evidence(
-        evidence.dumps,
-        world_size=evidence.world_size if world_size is None else world_size,
-        reports=evidence.reports,
-        launch_groups=evidence.launch_groups,
-        unreadable=evidence.unreadable,
-    )
+    evidence = read_incident(paths, prefix=prefix)
+    found = diagnose_evidence(evidence, world_size=world_size)
     story = tell_story(found, evidence.dumps) if page is not None or not as_json else None
     if page is not None and story is not None:
         _write_page(page, story)
@@ -128,20 +127,3 @@ def _write_page(page: Path, story: "Story") -> None:
 
     write_file(page, page_html(story).encode())
     click.echo(f"page: {page}", err=True)
-
-
-def _evidence(paths: Sequence[Path]) -> "Evidence":
-    """What all paths hold together."""
-    from hangdrill.recorder import Evidence, read_evidence
-
-    found = [read_evidence(path) for path in paths]
-    if len(found) == 1:
-        return found[0]
-    return Evidence(
-        dumps=tuple(dump for one in found for dump in one.dumps),
-        unreadable=tuple(file for one in found for file in one.unreadable),
-        ignored=tuple(file for one in found for file in one.ignored),
-        reports=tuple(report for one in found for report in one.reports),
-        world_size=max((one.world_size for one in found if one.world_size is not None), default=None),
-        launch_groups=tuple(dict.fromkeys(group for one in found for group in one.launch_groups)),
-    )

@@ -2,22 +2,34 @@
 
 This room finds the files, reads them and turns them into frozen values. It does not compare ranks: that is
 `hangdrill.diagnosis`. Nothing in a file can run code, exhaust memory or hang the reader.
+
+The way through the room: `opening` makes a place of a path (`local`, `archives`, `remote`), `files` decides by manifest
+or `names` which file is whose, `evidence` has each read (`reader`, `pickle_walk`, `dump_shape`) and puts all together.
 """
 
 from hangdrill.recorder.errors import DamagedDumpError, DumpError, UnsafeDumpError
-from hangdrill.recorder.evidence import Evidence, read_evidence
-from hangdrill.recorder.files import DumpFiles, IgnoredFile, find_dumps
+from hangdrill.recorder.evidence import DuplicateRank, Evidence, Outcome, merge_evidence, read_evidence, read_job
+from hangdrill.recorder.files import DumpFiles, find_dumps
+from hangdrill.recorder.opening import open_place
+from hangdrill.recorder.places import DumpJob, IgnoredFile, Place
 from hangdrill.recorder.reader import parse_dump, read_dump
 
 __all__ = [
     "DamagedDumpError",
     "DumpError",
     "DumpFiles",
+    "DumpJob",
+    "DuplicateRank",
     "Evidence",
     "IgnoredFile",
+    "Outcome",
+    "Place",
     "UnsafeDumpError",
     "find_dumps",
+    "merge_evidence",
+    "open_place",
     "parse_dump",
     "read_dump",
     "read_evidence",
+    "read_job",
 ]

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 from hangdrill.model.dump import DumpFormat, Frame, Group, GroupStatus, Operation, OperationState, RankDump
 from hangdrill.recorder.errors import DamagedDumpError, DumpError
+from hangdrill.recorder.printable import printable
 
 __all__ = ["read_shape"]
 
@@ -93,7 +94,9 @@ class _Reader:
     def groups(self, value: object) -> tuple[Group, ...]:
         configs = self.mapping(value, "pg_config")
         return tuple(
-            self.group(config, f"pg_config.{key}") for key, config in configs if id(config) not in self.open_ids
+            self.group(config, f"pg_config.{printable(key[:60])}")
+            for key, config in configs
+            if id(config) not in self.open_ids
         )
 
     def group(self, value: object, at: str) -> Group:
@@ -109,7 +112,7 @@ class _Reader:
     def status(self, value: object) -> tuple[GroupStatus, ...]:
         found = [
             GroupStatus(
-                pg_id=key[:MAX_TEXT],
+                pg_id=printable(key[:MAX_TEXT]),
                 last_enqueued=self.number(fields.get("last_enqueued_collective", -1), f"{at}.last_enqueued_collective"),
                 last_started=self.number(fields.get("last_started_collective", -1), f"{at}.last_started_collective"),
                 last_completed=self.number(
@@ -118,7 +121,7 @@ class _Reader:
             )
             for key, entry in self.mapping(value, "pg_status")
             if id(entry) not in self.open_ids
-            for at in (f"pg_status.{key[:MAX_TEXT]}",)
+            for at in (f"pg_status.{printable(key[:60])}",)
             for fields in (dict(self.mapping(entry, at)),)
         ]
         return tuple(found)
@@ -242,7 +245,7 @@ class _Reader:
     def text(self, value: object, at: str) -> str:
         if type(value) is not str:
             self._fail(at, f"expected text, got {_show(value)}")
-        return value if len(value) <= MAX_TEXT else value[:MAX_TEXT]
+        return printable(value if len(value) <= MAX_TEXT else value[:MAX_TEXT])
 
     def number(self, value: object, at: str) -> int:
         """An integer of 64 bits; the JSON of the control plane writes some as text."""

@@ -1,24 +1,43 @@
-"""All that a directory holds about one job: every rank's dumps, what could not be read, and the collector's reports."""
+"""All that a place holds about one job: every rank's dumps, what could not be read, and the collector's reports."""
 
-from collections.abc import Callable, Iterable
+import os
+import posixpath
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from hangdrill.model.diagnosis import UnreadableDump
 from hangdrill.model.dump import Group, RankDump
 from hangdrill.model.run import AgentFacts, RankPull
+from hangdrill.recorder.debug_page import split_page
 from hangdrill.recorder.errors import DumpError
-from hangdrill.recorder.files import DumpFiles, IgnoredFile, find_dumps
-from hangdrill.recorder.reader import read_dump
+from hangdrill.recorder.files import DumpFiles, ManifestAt, find_dumps
+from hangdrill.recorder.local import LocalPlace
+from hangdrill.recorder.opening import open_place
+from hangdrill.recorder.places import DumpJob, IgnoredFile, Place
+from hangdrill.recorder.reader import parse_dump, read_dump
 
-__all__ = ["Evidence", "read_evidence"]
+__all__ = ["DuplicateRank", "Evidence", "Outcome", "merge_evidence", "read_evidence", "read_job"]
+
+FACTS = ".facts.json"
+
+
+class DuplicateRank(msgspec.Struct, frozen=True, kw_only=True):
+    """Several files claim one rank, and nothing says why. All of them were read."""
+
+    rank: int
+    files: tuple[str, ...]
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What `hangdrill.diagnosis.diagnose` wants to know. A cut dump is in both `dumps` and `unreadable`.
 
     launch_groups: the groups as the ranks' own agents recorded them (only in a run directory); gloo's dumps lack them.
+    claimed: how many files claimed to be dumps, readable or not. found: there is a manifest, so this is a record of a
+    job even where no dump arrived.
     """
 
     dumps: tuple[RankDump, ...]
@@ -27,54 +46,119 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     reports: tuple[RankPull, ...] = ()
     world_size: int | None = None
     launch_groups: tuple[Group, ...] = ()
-    duplicates: tuple[int, ...] = ()
+    duplicates: tuple[DuplicateRank, ...] = ()
+    claimed: int = 0
+    found: bool = False
 
 
-def read_evidence(
-    directory: Path,
-    *,
-    prefix: str | None = None,
-    read: Callable[[Path, int], RankDump] | None = None,
-) -> Evidence:
-    """Read every dump of a directory: dumps by name, an evidence directory, or a whole run directory (then its
-    evidence and its agents' groups). read: reads one file (the seam for other processes). Raises DumpError."""
-    place = directory / "evidence" if (directory / "evidence" / "manifest.json").is_file() else directory
-    files = find_dumps(place, prefix=prefix)
-    dumps, unreadable = _read_all(files, read or _read)
-    manifest = files.manifest
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one job: a dump, an entry for what could not be read, or (a cut dump) both."""
+
+    dump: RankDump | None = None
+    unreadable: UnreadableDump | None = None
+
+
+Each = Callable[[Callable[[DumpJob], Outcome], Iterable[DumpJob]], Iterable[Outcome]]
+"""How jobs are read: `map`, or the `map` of an executor."""
+
+
+def read_evidence(path: str | os.PathLike[str], *, prefix: str | None = None, each: Each = map) -> Evidence:
+    """Read every dump of a place: a directory, a file, an archive or a URL; an evidence directory, or a whole run
+    directory (then its evidence and its agents' groups). Raises DumpError, UsageError or MachineError."""
+    with closing(open_place(path)) as place:
+        files = find_dumps(place, prefix=prefix)
+        outcomes = tuple(each(read_job, _jobs(place, files)))
+        groups = _launch_groups(place, files.manifests)
+    unreadable = [one.unreadable for one in outcomes if one.unreadable is not None]
+    lost = "the manifest lists it, and it is not there"
+    unreadable += [UnreadableDump(rank=rank, file=place.shown(name), error=lost) for rank, name in files.lost]
+    if files.problem:
+        unreadable.append(UnreadableDump(rank=None, file=place.where, error=files.problem))
+    sizes = [one.manifest.world_size for one in files.manifests if one.manifest.world_size is not None]
     return Evidence(
-        dumps=dumps,
-        unreadable=unreadable,
+        dumps=tuple(one.dump for one in outcomes if one.dump is not None),
+        unreadable=tuple(unreadable),
         ignored=files.ignored,
-        reports=_last_reports(manifest.ranks) if manifest else (),
-        world_size=manifest.world_size if manifest else None,
-        launch_groups=_launch_groups(place.parent / "control") if manifest else (),
-        duplicates=files.duplicates,
+        reports=_last_reports(report for one in files.manifests for report in one.manifest.ranks),
+        world_size=max(sizes, default=None),
+        launch_groups=groups,
+        duplicates=tuple(
+            DuplicateRank(rank=rank, files=tuple(place.shown(name) for name in files.files[rank]))
+            for rank in files.duplicates
+        ),
+        claimed=len(outcomes) + len(files.lost),
+        found=bool(files.manifests),
     )
 
 
-def _read(path: Path, rank: int) -> RankDump:
-    return read_dump(path, rank=rank)
+def read_job(job: DumpJob) -> Outcome:
+    """Read one file. Never raises for what is in it, shares nothing, and can run in another process."""
+    try:
+        if job.error:
+            raise DumpError(job.error)
+        if job.path:
+            dump = read_dump(Path(job.path), rank=job.rank)
+        else:
+            dump = parse_dump(job.data, rank=job.rank, path=job.shown)
+    except DumpError as problem:
+        text = f"{problem.where}: {problem.what}" if problem.where else problem.what
+        return Outcome(unreadable=UnreadableDump(rank=job.rank, file=job.shown, error=text))
+    if not dump.salvaged:
+        return Outcome(dump=dump)
+    error = f"the file is cut or damaged at byte {dump.cut_at_byte}"
+    saved = len(dump.operations)
+    return Outcome(
+        dump=dump, unreadable=UnreadableDump(rank=job.rank, file=job.shown, error=error, salvaged_entries=saved)
+    )
 
 
-def _read_all(
-    files: DumpFiles, read: Callable[[Path, int], RankDump]
-) -> tuple[tuple[RankDump, ...], tuple[UnreadableDump, ...]]:
-    dumps, unreadable = [], []
-    for rank, paths in files.files.items():
-        for path in paths:
-            try:
-                dump = read(path, rank)
-            except DumpError as problem:
-                text = f"{problem.where}: {problem.what}" if problem.where else problem.what
-                unreadable.append(UnreadableDump(rank=rank, file=str(path), error=text))
-                continue
-            dumps.append(dump)
-            if dump.salvaged:
-                error = f"the file is cut or damaged at byte {dump.cut_at_byte}"
-                saved = len(dump.operations)
-                unreadable.append(UnreadableDump(rank=rank, file=str(path), error=error, salvaged_entries=saved))
-    return tuple(dumps), tuple(unreadable)
+def merge_evidence(parts: Iterable[Evidence]) -> Evidence:
+    """What several places hold together; a rank that two of them have is a duplicate."""
+    parts = tuple(parts)
+    if len(parts) == 1:
+        return parts[0]
+
+    def all_of(name: str) -> tuple[Any, ...]:
+        return tuple(one for part in parts for one in getattr(part, name))
+
+    return Evidence(
+        dumps=all_of("dumps"),
+        unreadable=all_of("unreadable"),
+        ignored=all_of("ignored"),
+        reports=_last_reports(all_of("reports")),
+        world_size=max((part.world_size for part in parts if part.world_size is not None), default=None),
+        launch_groups=tuple(dict.fromkeys(all_of("launch_groups"))),
+        duplicates=_duplicates(parts),
+        claimed=sum(part.claimed for part in parts),
+        found=any(part.found for part in parts),
+    )
+
+
+def _duplicates(parts: tuple[Evidence, ...]) -> tuple[DuplicateRank, ...]:
+    files: dict[int, list[str]] = {one.rank: list(one.files) for part in parts for one in part.duplicates}
+    owner: dict[int, int] = {}
+    for number, part in enumerate(parts):
+        for dump in part.dumps:
+            if owner.setdefault(dump.rank, number) != number:
+                files.setdefault(dump.rank, [])
+    for part in parts:
+        for dump in part.dumps:
+            if dump.rank in files and dump.path not in files[dump.rank]:
+                files[dump.rank].append(dump.path)
+    return tuple(DuplicateRank(rank=rank, files=tuple(files[rank])) for rank in sorted(files))
+
+
+def _jobs(place: Place, files: DumpFiles) -> Iterator[DumpJob]:
+    yield from place.jobs((name, rank) for rank, names in files.files.items() for name in names)
+    for name in files.pages:
+        shown = place.shown(name)
+        try:
+            dumps = split_page(place.small(name))
+        except DumpError as problem:
+            yield DumpJob(rank=0, shown=shown, error=problem.what)
+            continue
+        for rank, data in dumps.items():
+            yield DumpJob(rank=rank, shown=shown, data=data)
 
 
 def _last_reports(reports: Iterable[RankPull]) -> tuple[RankPull, ...]:
@@ -86,13 +170,29 @@ def _last_reports(reports: Iterable[RankPull]) -> tuple[RankPull, ...]:
     return tuple(last[rank] for rank in sorted(last))
 
 
-def _launch_groups(control: Path) -> tuple[Group, ...]:
+def _launch_groups(place: Place, manifests: tuple[ManifestAt, ...]) -> tuple[Group, ...]:
     """The groups of every agent's facts file; a file that is not one is passed over, it is not the evidence itself."""
     groups: set[Group] = set()
-    for file in sorted(control.glob("rank_*.facts.json")):
+    for data in _facts_files(place, manifests):
         try:
-            facts = msgspec.json.decode(file.read_bytes(), type=AgentFacts)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            facts = msgspec.json.decode(data, type=AgentFacts)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             continue
         groups.update(Group(name=group.name, desc=group.desc, ranks=group.ranks) for group in facts.groups)
     return tuple(sorted(groups, key=lambda group: (group.name, group.desc, group.ranks)))
+
+
+def _facts_files(place: Place, manifests: tuple[ManifestAt, ...]) -> Iterator[bytes]:
+    folders = {posixpath.join(one.run_root, "control") for one in manifests if one.root}
+    places: list[tuple[Place, set[str]]] = [(place, folders)] if folders else []
+    if isinstance(place, LocalPlace) and any(not one.root for one in manifests):
+        beside = place.path.absolute().parent / "control"  # the evidence directory itself was named
+        if beside.is_dir():
+            places.append((LocalPlace(beside), {""}))
+    for where, wanted in places:
+        for name in where.listing().names:
+            if name.endswith(FACTS) and posixpath.dirname(name) in wanted:
+                try:
+                    yield where.small(name)
+                except DumpError:
+                    continue

@@ -4,6 +4,7 @@ One call reads, checks and condenses one file and shares nothing with other call
 process.
 """
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -11,11 +12,15 @@ import msgspec
 from hangdrill.model.dump import DumpFormat, RankDump
 from hangdrill.recorder.dump_shape import read_shape
 from hangdrill.recorder.errors import DumpError
+from hangdrill.recorder.json_salvage import close_json
+from hangdrill.recorder.local import read_regular
 from hangdrill.recorder.names import rank_in_name
 from hangdrill.recorder.pickle_walk import MAX_DUMP_BYTES, walk_pickle
+from hangdrill.recorder.printable import printable
 
 __all__ = ["parse_dump", "read_dump"]
 
+_AT_BYTE = re.compile(r"\(byte (\d{1,12})\)")
 _NEXT = "check that this file is a flight-recorder dump"
 
 
@@ -25,9 +30,9 @@ def read_dump(path: Path, *, rank: int | None = None) -> RankDump:
         rank = rank_in_name(path.name)
         if rank is None:
             raise DumpError(
-                "the name does not say which rank's dump this is", where=str(path), next_step="give its rank"
+                "the name does not say which rank's dump this is", where=printable(str(path)), next_step="give its rank"
             )
-    return parse_dump(_bytes_of(path), rank=rank, path=str(path))
+    return parse_dump(read_regular(path, MAX_DUMP_BYTES), rank=rank, path=printable(str(path)))
 
 
 def parse_dump(data: bytes, *, rank: int, path: str = "") -> RankDump:
@@ -54,21 +59,27 @@ def parse_dump(data: bytes, *, rank: int, path: str = "") -> RankDump:
 
 
 def _parse_json(data: bytes, rank: int, path: str, where: str) -> RankDump:
+    if len(data) > MAX_DUMP_BYTES:
+        raise DumpError(
+            f"more than {MAX_DUMP_BYTES} bytes, as no dump has",
+            where=where,
+            next_step="check that this is a flight-recorder file",
+        )
     try:
         root = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
-        raise DumpError(f"it is not whole JSON: {problem}", where=where, next_step="pull it again") from problem
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as problem:
+        return _salvage_json(data, rank, path, where, problem)
     return read_shape(root, rank=rank, path=path, form=DumpFormat.JSON)
 
 
-def _bytes_of(path: Path) -> bytes:
+def _salvage_json(data: bytes, rank: int, path: str, where: str, problem: Exception) -> RankDump:
+    """What is whole before the damage. The JSON of a dump is an object, so there is something to close."""
+    at = int(match[1]) if (match := _AT_BYTE.search(str(problem))) else len(data)
+    closed = None if isinstance(problem, RecursionError) else close_json(data[:at])
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_DUMP_BYTES + 1)
-    except OSError as problem:
-        raise DumpError(
-            f"it cannot be read: {problem.strerror}",
-            where=str(path),
-            next_step="run hangdrill as the owner of the dumps",
-        ) from problem
-    return data
+        root = None if closed is None else msgspec.json.decode(closed)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        root = None
+    if not root:
+        raise DumpError(f"it is not whole JSON: {problem}", where=where, next_step="pull it again") from problem
+    return read_shape(root, rank=rank, path=path, form=DumpFormat.JSON, cut_at_byte=at, reason="the file is cut")

@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DATA", "entry", "pickled", "plain", "short_text", "text"]
+__all__ = ["DATA", "entry", "pickled", "plain", "short_text", "text", "write"]
 
 DATA = Path(__file__).parents[1] / "data" / "dumps"
 
@@ -64,3 +64,12 @@ def text(value: str) -> bytes:
 def short_text(value: str) -> bytes:
     """SHORT_BINUNICODE."""
     return b"\x8c" + bytes([len(value.encode())]) + value.encode()
+
+
+def write(directory: Path, **files: bytes) -> Path:
+    """Write files; in a keyword `__` stands for a slash and DOT for a dot."""
+    for name, data in files.items():
+        path = directory / name.replace("__", "/").replace("DOT", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return directory

@@ -1,139 +1,114 @@
 """Which file is whose dump: names, duplicates, what is passed over, and the manifest's word above the names'."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
-from hostile_pickles import entry, pickled
+from hostile_pickles import entry, pickled, write
 
 from hangdrill.model.run import Artifact, ArtifactKind, Manifest, PullReason, RankPull
-from hangdrill.recorder import DumpError, find_dumps, read_dump, read_evidence
-from hangdrill.recorder.names import rank_in_name
+from hangdrill.recorder import (
+    DumpError,
+    DumpFiles,
+    DumpJob,
+    DuplicateRank,
+    Outcome,
+    find_dumps,
+    merge_evidence,
+    open_place,
+    read_dump,
+    read_evidence,
+)
 
 DUMP = pickled(entry())
 
 
-@pytest.mark.parametrize(
-    ("name", "rank"),
-    [
-        ("comm_lib_trace_rank_0", 0),
-        ("comm_lib_trace_rank_1023", 1023),
-        ("nccl_trace_rank_7", 7),
-        ("fr_3", 3),
-        ("fr_trace_12.pickle", 12),
-        ("_dump_15", 15),
-        ("dump_4.json", 4),
-        ("rank_2.a1.dump.pickle", 2),
-        ("rank_2.a0.trace.json", 2),
-        ("rank5.pkl", 5),
-        ("host-12.fr_3", 3),
-        ("node07_nccl_trace_rank_9", 9),
-        ("nccl_trace_rank_3.host-44", 3),
-        ("fr_8_node01", 8),
-        ("mytrace_6", 6),
-        ("job-17-31.pickle", 31),
-        ("mytrace", None),
-        ("fr_", None),
-        ("fr_3x", None),
-        ("truth.json", None),
-    ],
-)
-def test_names_say_the_rank(name: str, rank: int | None) -> None:
-    assert rank_in_name(name) == rank
-
-
-@pytest.mark.parametrize(("name", "rank"), [("try2-7", 7), ("try2-7.host3", 7), ("fr_7", None), ("try2-x", None)])
-def test_with_a_prefix_only_the_digits_behind_it_count(name: str, rank: int | None) -> None:
-    assert rank_in_name(name, prefix="try2-") == rank
-
-
-def write(directory: Path, **files: bytes) -> Path:
-    for name, data in files.items():
-        path = directory / name.replace("__", "/").replace("DOT", ".")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return directory
+def found_at(path: Path, prefix: str | None = None) -> DumpFiles:
+    return find_dumps(open_place(path), prefix=prefix)
 
 
 def test_dumps_are_found_and_the_rest_is_listed_with_the_reason(tmp_path: Path) -> None:
     names = {"fr_1": DUMP, "fr_0": DUMP, "notes_2024": b"text", "trace_5": DUMP, "fr_2DOTtmp": DUMP,
-             "DOThidden_3": DUMP, "jobDOTlog": b"", "README": b""}  # fmt: skip
-    found = find_dumps(write(tmp_path, **names))
-    assert {rank: [path.name for path in paths] for rank, paths in found.files.items()} == {
-        0: ["fr_0"],
-        1: ["fr_1"],
-        5: ["trace_5"],
-    }
-    assert {file.path.name: file.reason for file in found.ignored} == {
+             "DOThidden_3": DUMP, "jobDOTlog": b"", "README": b"", "rank_8DOTjson": b'{"loss": 1}'}  # fmt: skip
+    found = found_at(write(tmp_path, **names))
+    assert found.files == {0: ("fr_0",), 1: ("fr_1",), 5: ("trace_5",)}
+    assert {Path(file.path).name: file.reason for file in found.ignored} == {
         ".hidden_3": "a temporary or hidden file",
         "README": "its name says no rank",
         "fr_2.tmp": "a temporary or hidden file",
         "job.log": "not a dump by its name",
-        "notes_2024": "neither its name nor its first byte is a dump's",
+        "notes_2024": "neither its name nor its first bytes are a dump's",
+        "rank_8.json": "neither its name nor its first bytes are a dump's",
     }
     assert found.duplicates == ()
 
 
+def test_a_recorders_name_is_believed_whatever_is_in_the_file(tmp_path: Path) -> None:
+    """An empty or broken file of that name is evidence: somebody meant to write a dump."""
+    assert list(found_at(write(tmp_path, fr_0=b"", _dump_1=b"junk")).files) == [0, 1]
+
+
 def test_two_files_of_one_rank_are_both_kept_and_said(tmp_path: Path) -> None:
-    found = find_dumps(write(tmp_path, a__fr_0=DUMP, b__fr_0=DUMP, b__fr_1=DUMP))
-    assert [path.parent.name for path in found.files[0]] == ["a", "b"]
+    found = found_at(write(tmp_path, a__fr_0=DUMP, b__fr_0=DUMP, b__fr_1=DUMP))
+    assert found.files[0] == ("a/fr_0", "b/fr_0")
     assert found.duplicates == (0,)
-    assert read_evidence(tmp_path).duplicates == (0,)
+    evidence = read_evidence(tmp_path)
+    assert evidence.duplicates == (DuplicateRank(rank=0, files=(f"{tmp_path}/a/fr_0", f"{tmp_path}/b/fr_0")),)
+    assert [dump.rank for dump in evidence.dumps] == [0, 0, 1]
 
 
-def test_directories_are_entered_but_not_for_ever_and_not_by_links(tmp_path: Path) -> None:
-    write(tmp_path, a__b__c__fr_0=DUMP, a__b__c__d__fr_1=DUMP, DOTgit__fr_2=DUMP)
-    (tmp_path / "loop").symlink_to(tmp_path)
-    (tmp_path / "fr_9").symlink_to(tmp_path / "gone")
-    assert list(find_dumps(tmp_path).files) == [0]
+def test_two_places_with_a_file_of_one_rank_are_a_duplicate_too(tmp_path: Path) -> None:
+    write(tmp_path, a__fr_0=DUMP, b__fr_0=DUMP, b__fr_1=DUMP)
+    both = merge_evidence([read_evidence(tmp_path / "a"), read_evidence(tmp_path / "b")])
+    assert both.duplicates == (DuplicateRank(rank=0, files=(f"{tmp_path}/a/fr_0", f"{tmp_path}/b/fr_0")),)
+    assert both.claimed == 3
+
+
+def test_the_roads_of_one_collector_are_no_duplicates(tmp_path: Path) -> None:
+    """Its files without its manifest; the negative control has them in two directories."""
+    names = {"rank_0DOTa0DOTdumpDOTpickle": DUMP, "rank_0DOTa0DOTtraceDOTjson": b"{}"}
+    assert found_at(write(tmp_path / "one", **names)).duplicates == ()
+    write(tmp_path / "two" / "host-a", **names)
+    write(tmp_path / "two" / "host-b", **names)
+    assert found_at(tmp_path / "two").duplicates == (0,)
+
+
+def test_without_a_manifest_the_last_attempt_is_in_the_names(tmp_path: Path) -> None:
+    found = found_at(write(tmp_path, rank_0DOTa0DOTdumpDOTpickle=DUMP, rank_0DOTa1DOTdumpDOTpickle=DUMP))
+    assert found.files == {0: ("rank_0.a1.dump.pickle",)}
+    assert [file.reason for file in found.ignored] == ["of attempt 0, before the restart; the last is 1"]
+
+
+def test_of_torchfts_quorums_the_last_one_counts(tmp_path: Path) -> None:
+    found = found_at(write(tmp_path, fr_quorum_9__0=DUMP, fr_quorum_10__0=DUMP, fr_quorum_10__1=DUMP))
+    assert found.files == {0: ("fr_quorum_10/0",), 1: ("fr_quorum_10/1",)}
+    assert [file.reason for file in found.ignored] == ["of quorum 9, before the restart; the last is 10"]
+
+
+def test_a_directory_a_host_is_read(tmp_path: Path) -> None:
+    found = found_at(write(tmp_path, **{"host-a__nccl_trace_rank_0": DUMP, "host-b__nccl_trace_rank_1": DUMP}))
+    assert found.files == {0: ("host-a/nccl_trace_rank_0",), 1: ("host-b/nccl_trace_rank_1",)}
 
 
 def test_a_prefix_takes_only_its_files(tmp_path: Path) -> None:
-    found = find_dumps(write(tmp_path, fr_0=DUMP, try_0=DUMP), prefix="try_")
-    assert [path.name for path in found.files[0]] == ["try_0"]
+    found = found_at(write(tmp_path, fr_0=DUMP, try_0=DUMP), prefix="try_")
+    assert found.files == {0: ("try_0",)}
+    assert [file.reason for file in found.ignored] == ["its name has no try_<rank>"]
 
 
 def test_one_file_is_a_dump_too(tmp_path: Path) -> None:
-    write(tmp_path, fr_3=DUMP, nothing=DUMP)
-    assert find_dumps(tmp_path / "fr_3").files == {3: (tmp_path / "fr_3",)}
+    write(tmp_path, fr_3=DUMP, nothing=DUMP, README=b"text", notes_7=b"text")
+    assert found_at(tmp_path / "fr_3").files == {3: ("fr_3",)}
     assert read_dump(tmp_path / "fr_3").rank == 3
     assert read_dump(tmp_path / "nothing", rank=8).rank == 8
     with pytest.raises(DumpError, match="does not say which rank"):
-        find_dumps(tmp_path / "nothing")
+        found_at(tmp_path / "nothing")
     with pytest.raises(DumpError, match="does not say which rank"):
         read_dump(tmp_path / "nothing")
-
-
-def test_a_path_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(DumpError, match="no such file or directory"):
-        find_dumps(tmp_path / "gone")
-    with pytest.raises(DumpError, match="cannot be read: No such file"):
-        read_dump(tmp_path / "fr_0")
-
-
-def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("hangdrill.recorder.files.os.scandir", refuse)
-    with pytest.raises(DumpError, match="cannot be read: Permission denied"):
-        find_dumps(tmp_path)
-
-
-def test_a_file_that_cannot_be_looked_into_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, trace_5=DUMP)
-
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refuse)
-    assert find_dumps(tmp_path).files == {}
-
-
-def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangdrill.recorder.files.MAX_FILES", 1)
-    with pytest.raises(DumpError, match="more than 1 files"):
-        find_dumps(write(tmp_path, fr_0=DUMP, fr_1=DUMP))
+    for name in ("README", "notes_7"):
+        with pytest.raises(DumpError, match="it is no dump"):
+            found_at(tmp_path / name)
 
 
 def artifact(rank: int, path: str, *, attempt: int = 0, kind: ArtifactKind = ArtifactKind.DUMP) -> Artifact:
@@ -175,10 +150,10 @@ def evidence_directory(run: Path) -> Path:
 
 def test_the_manifest_is_believed_above_the_names(tmp_path: Path) -> None:
     place = evidence_directory(tmp_path)
-    found = find_dumps(place)
+    found = found_at(place)
     assert found.files == {
-        0: (place / "native" / "fr_0", place / "rank_0.a1.dump.pickle"),
-        1: (place / "odd name",),
+        0: ("native/fr_0", "rank_0.a1.dump.pickle"),
+        1: ("odd name",),
     }
     assert [file.reason for file in found.ignored] == [
         "the manifest names a file outside its directory",
@@ -206,7 +181,7 @@ def test_evidence_has_the_reports_of_the_last_attempt_and_the_groups_of_the_laun
 
 def test_a_manifest_of_somebody_else_is_no_manifest(tmp_path: Path) -> None:
     write(tmp_path, fr_0=DUMP, manifestDOTjson=b'{"files": 3, "schema": "other"}')
-    assert list(find_dumps(tmp_path).files) == [0]
+    assert list(found_at(tmp_path).files) == [0]
 
 
 def test_what_cannot_be_read_is_listed_and_what_is_cut_is_used_and_listed(tmp_path: Path) -> None:
@@ -222,18 +197,44 @@ def test_what_cannot_be_read_is_listed_and_what_is_cut_is_used_and_listed(tmp_pa
     assert "strted" in errors[2]
 
 
-def test_another_reader_can_be_given(tmp_path: Path) -> None:
-    """The seam for other processes."""
+def test_another_map_can_be_given(tmp_path: Path) -> None:
+    """The seam for other processes: an executor's map."""
     write(tmp_path, fr_0=DUMP)
     seen = []
 
-    def read(path: Path, rank: int) -> object:
-        seen.append((path.name, rank))
-        return read_dump(path, rank=rank)
+    def each(read: Callable[[DumpJob], Outcome], jobs: Iterable[DumpJob]) -> Iterable[Outcome]:
+        for job in jobs:
+            seen.append((Path(job.path).name, job.rank, job.data))
+            yield read(job)
 
-    assert len(read_evidence(tmp_path, read=read).dumps) == 1
-    assert seen == [("fr_0", 0)]
+    assert len(read_evidence(tmp_path, each=each).dumps) == 1
+    assert seen == [("fr_0", 0, b"")]
+
+
+def test_a_dump_that_the_manifest_lists_and_that_is_not_there_is_unreadable(tmp_path: Path) -> None:
+    place = evidence_directory(tmp_path)
+    (place / "odd name").unlink()
+    evidence = read_evidence(tmp_path)
+    assert [(one.rank, Path(one.file).name, one.error) for one in evidence.unreadable] == [
+        (1, "odd name", "the manifest lists it, and it is not there")
+    ]
+
+
+def test_the_directory_above_a_run_is_as_good_as_the_run(tmp_path: Path) -> None:
+    evidence_directory(tmp_path / "quick" / "ddp-hold")
+    above, run = read_evidence(tmp_path), read_evidence(tmp_path / "quick" / "ddp-hold")
+    assert len(above.ignored) == len(run.ignored) == 2
+    assert msgspec.structs.replace(above, ignored=()) == msgspec.structs.replace(run, ignored=())
+
+
+def test_two_runs_in_one_directory_are_not_mixed(tmp_path: Path) -> None:
+    for run in ("one", "two"):
+        manifest = msgspec.json.encode(Manifest(run_id=run))
+        write(tmp_path, **{f"{run}__evidence__manifestDOTjson": manifest})
+    with pytest.raises(DumpError, match=r"it holds 2 runs \(one, two\)"):
+        read_evidence(tmp_path)
 
 
 def test_an_empty_directory_is_no_evidence(tmp_path: Path) -> None:
-    assert read_evidence(tmp_path).dumps == ()
+    evidence = read_evidence(tmp_path)
+    assert (evidence.dumps, evidence.claimed, evidence.found) == ((), 0, False)

@@ -1,0 +1,105 @@
+"""Path or paths -> evidence -> Diagnosis, for a real incident: what `hangdrill diagnose` and `hangdrill.diagnose` do.
+
+It joins `hangdrill.recorder` (what is there) and `hangdrill.diagnosis` (what it means), and adds what only the one who
+looked at the files knows: which were passed over, and which rank is claimed twice. It needs no torch.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from hangdrill.diagnosis import diagnose as diagnose_dumps
+from hangdrill.model.diagnosis import Diagnosis
+from hangdrill.recorder import DumpError, Evidence, IgnoredFile, merge_evidence, read_evidence
+
+__all__ = ["AnyPath", "diagnose", "diagnose_evidence", "read_incident"]
+
+AnyPath = str | os.PathLike[str]
+_SHOWN = 3
+
+
+def diagnose(
+    path_or_paths: AnyPath | Iterable[AnyPath], *, world_size: int | None = None, prefix: str | None = None
+) -> Diagnosis:
+    """What dumps tell of a hang.
+
+    path_or_paths: directories (also a directory a host), files, archives (.tar, .tar.gz, .tgz, .zip; never extracted),
+    run or evidence directories of hangdrill, and URLs that fsspec knows. world_size: how many ranks the job had;
+    default: what the dumps say of the default group. prefix: read only files called <prefix><rank>.
+
+    Raises UsageError (nothing there is a dump), MachineError (a file system cannot be reached): both are
+    `hangdrill.model.errors.HangdrillError` and say what, where and what next.
+    """
+    paths = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
+    return diagnose_evidence(read_incident(paths, prefix=prefix), world_size=world_size)
+
+
+def read_incident(paths: Sequence[AnyPath], *, prefix: str | None = None) -> Evidence:
+    """The evidence of all paths together. Raises DumpError when nothing there claims to be a dump."""
+    evidence = merge_evidence([read_evidence(path, prefix=prefix) for path in _distinct(paths)])
+    if not evidence.claimed and not evidence.found:
+        raise _no_dumps(evidence, paths, prefix)
+    return evidence
+
+
+def diagnose_evidence(evidence: Evidence, *, world_size: int | None = None) -> Diagnosis:
+    """The diagnosis, with the files that were passed over and the ranks that are claimed twice."""
+    found = diagnose_dumps(
+        evidence.dumps,
+        world_size=evidence.world_size if world_size is None else world_size,
+        reports=evidence.reports,
+        launch_groups=evidence.launch_groups,
+        unreadable=evidence.unreadable,
+    )
+    twice = {one.rank for one in evidence.duplicates}
+    ranks = msgspec.structs.replace(found.ranks, duplicate=tuple(sorted({*found.ranks.duplicate, *twice})))
+    notes = dict.fromkeys([*found.notes, *_duplicate_notes(evidence), *_ignored_notes(evidence.ignored)])
+    return msgspec.structs.replace(found, ranks=ranks, notes=tuple(notes))
+
+
+def _distinct(paths: Iterable[AnyPath]) -> list[str]:
+    """Each path once: naming a directory twice does not make its ranks duplicates."""
+    known: dict[str, str] = {}
+    for path in paths:
+        text = os.fspath(path)
+        known.setdefault(text if "://" in text else os.path.realpath(text), text)
+    return list(known.values())
+
+
+def _no_dumps(evidence: Evidence, paths: Sequence[AnyPath], prefix: str | None) -> DumpError:
+    where = ", ".join(os.fspath(path) for path in paths[:_SHOWN])
+    problems = [one.error for one in evidence.unreadable if one.rank is None]
+    if problems:
+        return DumpError(f"no dump could be read: {problems[0]}", where=where, next_step="fetch it again")
+    if not evidence.ignored:
+        return DumpError("nothing is there, so no dump either", where=where, next_step="check the path")
+    said = "; ".join(_counted(evidence.ignored))
+    more = "check --prefix" if prefix is not None else "give --prefix if they are called otherwise than fr_<rank>"
+    return DumpError(f"no dump is there, but {said}", where=where, next_step=more)
+
+
+def _duplicate_notes(evidence: Evidence) -> list[str]:
+    return [
+        f"{len(one.files)} files claim to be rank {one.rank}'s and all were read: {_some(one.files)}"
+        for one in evidence.duplicates
+    ]
+
+
+def _ignored_notes(ignored: Sequence[IgnoredFile]) -> list[str]:
+    return [f"passed over: {text}" for text in _counted(ignored)]
+
+
+def _counted(ignored: Iterable[IgnoredFile]) -> list[str]:
+    """One text a reason, with a few of the files it holds for."""
+    reasons: dict[str, list[str]] = {}
+    for file in ignored:
+        reasons.setdefault(file.reason, []).append(file.path)
+    return [
+        f"{len(paths)} {'file' if len(paths) == 1 else 'files'} ({reason}): {_some(paths)}"
+        for reason, paths in reasons.items()
+    ]
+
+
+def _some(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:_SHOWN]) + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")
