@@ -15,6 +15,7 @@ from hangdrill.model.schema import SCHEMAS, schema_of, schema_text
 from hangdrill.schemas import read
 
 FILES = sorted(shipped_dir().rglob("*.toml"))
+SHORT_SENDS = (FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(shipped_dir()).as_posix())
@@ -74,7 +75,9 @@ def test_the_matrix_is_every_workload_and_fault_at_the_first_a_middle_and_the_la
 def test_the_truth_is_the_rank_that_was_injected_and_nobody_for_the_negative_controls() -> None:
     for named in find_all(["faults"]):
         fault, expect = named.scenario.fault, named.scenario.expect
-        harmless = fault.kind in (FaultKind.NONE, FaultKind.SLOW)
+        # gloo takes a send that is smaller than the receive's buffer: wrong data, and no hang.
+        short_send = named.scenario.job.workload is WorkloadName.PIPELINE and fault.kind in SHORT_SENDS
+        harmless = fault.kind in (FaultKind.NONE, FaultKind.SLOW) or short_send
         assert expect.expected_culprits == (() if harmless else fault.targets), named.name
         assert (expect.dumps == "none") is harmless, named.name
 
