@@ -75,6 +75,10 @@ def mismatches() -> Iterator[CorpusCase]:
         pair = world(2)
         tie = run([pair], (all_of(pair),) * 4, Fault(kind, 1, 2))
         yield doubtful(f"{word}-mismatch-of-two", tie, [f"{word}-mismatch"], dialect="nccl2", sure=False)
+    parallel = [world(8), *mesh(4, 2)]
+    rows = tuple(all_of(one) for one in parallel[1:5])
+    odd_one = run(parallel, (*rows, *rows), Fault("wrong-op", 3, 1))
+    yield doubtful("mismatch-of-two-beside-other-pairs", odd_one, ["op-mismatch"], may=[3], dialect="nccl2", sure=True)
     four = world(4)
     even = run([four], (all_of(four),) * 2, Fault("wrong-op", 0, 1), Fault("wrong-op", 3, 1))
     yield doubtful("op-mismatch-two-against-two", even, ["op-mismatch"], dialect="nccl-legacy")
