@@ -88,6 +88,10 @@ class EvidenceStore:
         """A hang was noticed, and it is not complete yet."""
         self._replace(noticed_ns=time_ns, notice=notice, complete=False)
 
+    def withdraw_notice(self) -> None:
+        """The job went on after all: there is no hang, whatever evidence was pulled."""
+        self._replace(noticed_ns=None, notice="", complete=False)
+
     def completed(self, complete: bool) -> None:
         """Whether every expected rank has been pulled or given up."""
         with self._lock:

@@ -121,6 +121,7 @@ class Watch:
             self._notice = None
             for rank in self._roster.current:
                 rank.thaw()
+            self._store.withdraw_notice()
             self._store.event(EventName.WATCHING, detail="the job goes on after all")
 
     def _recovered(self) -> bool:

@@ -3,7 +3,7 @@
 import time
 
 from hangdrill.drill.fault import FaultState
-from hangdrill.drill.plan import is_healthy
+from hangdrill.drill.plan import is_healthy, stall_after_s
 from hangdrill.drill.roads import Notice
 from hangdrill.drill.session import Session
 from hangdrill.drill.waiting import Waiter
@@ -35,6 +35,8 @@ def reach_steady(session: Session) -> None:
 def confirm(session: Session) -> bool:
     """Wait for every target's report. Without a fault the ranks themselves are the proof."""
     fault = session.fault
+    alarm: dict[str, float] = {}
+    patience_s = session.plan.scenario.job.timeout_s
 
     def probe() -> str | None:
         if not fault.missing(session.control.faults()):
@@ -42,7 +44,11 @@ def confirm(session: Session) -> bool:
         if session.job_over():
             return "the job ended before it came to that"
         found = session.road.noticed()
-        return None if found is None else f"before it came to that: {found.why}"
+        if found is None:
+            alarm.clear()  # on a busy machine ranks start far apart, and then the job goes on after all
+            return None
+        since_s = alarm.setdefault(found.why, time.monotonic())
+        return f"before it came to that: {found.why}" if time.monotonic() - since_s > patience_s else None
 
     why = session.waiter.until(probe, deadline_s=session.plan.deadlines.confirm_s)
     if why and not fault.missing(session.control.faults()):
@@ -63,9 +69,10 @@ def notice(session: Session) -> Notice | None:
     healthy = is_healthy(session.plan.scenario)
     deadlines = session.plan.deadlines
     deadline_s = deadlines.healthy_s if healthy else deadlines.within_s
+    heard = _FreshNotices(session)
 
     def probe() -> Notice | None:
-        found = session.road.noticed()
+        found = heard.noticed()
         if found is None and session.job_over():
             found = Waiter().until(session.road.noticed, deadline_s=0 if healthy else LAST_WORD_S)
             return found or Notice(by="job-ended", why="the job ended")
@@ -80,6 +87,27 @@ def notice(session: Session) -> Notice | None:
         return None
     session.tell("noticed", "noticed", {"by": found.by, "why": found.why}, found.why)
     return found
+
+
+class _FreshNotices:
+    """The road's notices, without one that is older than the fault: that one was a false alarm. If it is not withdrawn
+    or renewed by the time at which the fault itself must show, the collector is asked to pull anew."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._fault_ns = min((report.time_ns for report in session.control.faults()), default=0)
+        self._ask_s = time.monotonic() + stall_after_s(session.plan.scenario)
+        self._asked = False
+
+    def noticed(self) -> Notice | None:
+        """What is noticed of this fault."""
+        found = self._session.road.noticed()
+        if found is None or found.noticed_ns is None or found.noticed_ns >= self._fault_ns:
+            return found
+        if not self._asked and time.monotonic() > self._ask_s:
+            self._session.layout.collect_now.touch(mode=0o600)
+            self._asked = True
+        return None
 
 
 def collect(session: Session, *, since_s: float) -> None:

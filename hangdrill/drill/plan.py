@@ -22,9 +22,19 @@ from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError
 from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Trigger
 
-__all__ = ["Deadlines", "Plan", "is_healthy", "launch_request", "launcher_for", "new_run_id", "plan_drill"]
+__all__ = [
+    "Deadlines",
+    "Plan",
+    "is_healthy",
+    "launch_request",
+    "launcher_for",
+    "new_run_id",
+    "plan_drill",
+    "stall_after_s",
+]
 
-STALL_PART = 0.6
+STALL_PART_WITH_A_FAULT, STALL_PART = 0.6, 0.8
+"""Of the group's timeout. A confirmed fault may be looked at early; a negative control is watched as a real job is."""
 _OF_OUTER_JOBS = ("TORCHELASTIC_", "PET_")
 _OF_RANKS = {
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
@@ -83,6 +93,12 @@ def new_run_id() -> str:
 def is_healthy(scenario: Scenario) -> bool:
     """Whether the job should end by itself, without a hang."""
     return scenario.fault.kind in {FaultKind.NONE, FaultKind.SLOW}
+
+
+def stall_after_s(scenario: Scenario) -> float:
+    """How long an operation may be pending before the collector looks."""
+    part = STALL_PART if is_healthy(scenario) else STALL_PART_WITH_A_FAULT
+    return round(part * scenario.job.timeout_s, 3)
 
 
 def plan_drill(
@@ -208,7 +224,7 @@ def _collector_command(scenario: Scenario, layout: RunLayout, dump_prefix: str, 
         "--run-id": run_id,
         "--world-size": str(scenario.job.world_size),
         "--backend": scenario.job.backend,
-        "--stall-after-s": str(round(STALL_PART * scenario.job.timeout_s, 3)),
+        "--stall-after-s": str(stall_after_s(scenario)),
         "--native-prefix": dump_prefix,
         "--parent-pid": str(os.getpid()),
     }

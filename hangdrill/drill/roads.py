@@ -30,10 +30,11 @@ TERMINATE_S = 2.0
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """How a hang was noticed. by: collector, native-file, job-ended or deadline."""
+    """How a hang was noticed. by: collector, native-file, job-ended or deadline. noticed_ns: by whoever noticed it."""
 
     by: str
     why: str
+    noticed_ns: int | None = None
 
 
 class Road(Protocol):
@@ -95,7 +96,7 @@ class CollectorRoad:
         manifest = read_manifest(self._layout)
         if manifest is None or manifest.noticed_ns is None:
             return None
-        return Notice(by="collector", why=manifest.notice)
+        return Notice(by="collector", why=manifest.notice, noticed_ns=manifest.noticed_ns)
 
     def is_complete(self, *, job_over: bool) -> bool:
         """The collector's word. One that is gone will bring nothing more."""

@@ -70,11 +70,12 @@ def control_of(request) -> Path:
 class FakeRoad:
     """Notices and completes as told. seen: what the drill did, in order, with what stood in control/ at that time."""
 
-    def __init__(self, layout, *, notices=True, completes=True, on=None):
+    def __init__(self, layout, *, notices=True, completes=True, on=None, notice=None):
         self.layout = layout
         self.notices = notices
         self.completes = completes
         self.on = on or {}
+        self.notice = notice
         self.finished = 0
 
     def _happen(self, name):
@@ -86,6 +87,8 @@ class FakeRoad:
 
     def noticed(self):
         self._happen("noticed")
+        if self.notice is not None:
+            return self.notice(self)
         return Notice(by="collector", why="all_reduce #4 pending") if self.notices else None
 
     def is_complete(self, *, job_over):

@@ -2,12 +2,14 @@
 
 import signal
 import stat
+import time
 
 import msgspec
 import pytest
 from fake_job import HEALTHY, FakeRoad, control_of, scenario, write_fault, write_rank
 
 from hangdrill.drill.registry import registrations
+from hangdrill.drill.roads import Notice
 from hangdrill.drill.run import run_drill, run_many
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.launchers.protocol import NoopJob, NoopLauncher
@@ -229,3 +231,31 @@ def test_rank_that_is_left_alone_is_let_go_only_where_torch_is_alone(
     looks = {"is_complete": lambda: seen.append((tmp_path / "run" / "control" / "hold_1").exists())}
     run(tmp_path, environ, road={"on": looks}, recorder={"trigger": trigger})
     assert seen[0] is not released_early
+
+
+def test_alarm_before_the_fault_does_not_end_the_drill_if_the_job_goes_on(tmp_path, environ):
+    alarms = iter([Notice(by="collector", why="ranks start far apart", noticed_ns=1), None])
+    looks = []
+
+    def noticed(road):
+        looks.append(len(looks))
+        if len(looks) == 3:
+            write_fault(road.layout.control, 1)
+        return next(alarms, Notice(by="collector", why="all_reduce #4 pending", noticed_ns=time.time_ns()))
+
+    run(tmp_path, environ, launcher=NoopLauncher(healthy_job), road={"notice": noticed})
+    assert "fault-missed" not in names(tmp_path)
+    noticed_event = next(event for event in journal(tmp_path) if event.name == "noticed")
+    assert noticed_event.detail["why"] == "all_reduce #4 pending"
+
+
+def test_alarm_that_is_older_than_the_fault_is_not_taken_for_its_notice(tmp_path, environ):
+    asked = tmp_path / "run" / "control" / "collect_now"
+
+    def noticed(road):
+        stale = Notice(by="collector", why="an old alarm", noticed_ns=1)
+        return Notice(by="collector", why="asked", noticed_ns=time.time_ns()) if asked.exists() else stale
+
+    run(tmp_path, environ, road={"notice": noticed})
+    noticed_event = next(event for event in journal(tmp_path) if event.name == "noticed")
+    assert noticed_event.detail["why"] == "asked"
