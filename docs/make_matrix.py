@@ -14,11 +14,13 @@ from hangdrill.report.matrix import matrix_markdown
 
 HEAD = """# The fault matrix
 
-Every built-in workload, every fault, on the first, a middle and the last rank, on gloo: {count} real torchrun jobs, run by
-`make matrix` (three ranks a job, four for `mesh-2d`; process-group timeout 4 s; the collector's road; torch {torch}).
+Every built-in workload, every fault, on the first, a middle and the last rank, on gloo: {count} real torchrun jobs,
+run by `make matrix` (three ranks a job, four for `mesh-2d`; process-group timeout 4 s; the collector's road; torch
+{torch}).
 
-- **right**: the verdict and the culprit are the injected truth. For `slow` and `none` that is: no hang is reported. The same holds for
-  wrong shapes and dtypes of the pipeline's sends: gloo takes a send that is smaller than the receive's buffer, and nothing hangs.
+- **right**: the verdict and the culprit are the injected truth. For `slow` and `none` that is: no hang is reported.
+  The same holds for wrong shapes and dtypes of the pipeline's sends: gloo takes a send that is smaller than the
+  receive's buffer, and nothing hangs.
 - **cannot tell**: hangdrill says that the evidence cannot name the culprit, and why. No innocent rank is named.
 - **wrong**: anything else.
 
