@@ -146,7 +146,8 @@ def _died_inside(case: Case) -> Judgement | None:
 def _joined(case: Case) -> Judgement | None:
     """Everybody inside, nobody done, and nothing left open."""
     scene = case.scene
-    ops = [op for op in scene.stuck if op.joined and not _somebody_finished(scene, op)]
+    # A rank alone in a group waits for nobody there: it is held up by something that is not shown.
+    ops = [op for op in scene.stuck if op.joined and len(op.group.ranks) > 1 and not _somebody_finished(scene, op)]
     certain = all(op.group.certain for op in ops) and not scene.unsure and not scene.doubtful and not scene.untrusted
     if not ops or not certain or any(op.unknown for op in scene.stuck) or case.missing or case.transfers_hidden:
         return None

@@ -564,3 +564,10 @@ def test_a_pg_id_that_is_another_group_s_here_is_not_taken_from_the_peers() -> N
     assert ask(*waiting, last, launch_groups=(world(3), pair, own)).verdict is HangVerdict.UNDECIDED
     whole = msgspec.structs.replace(last, salvaged=False)
     assert named(ask(*waiting, whole, launch_groups=(world(3), pair, own))) == [2]
+
+
+def test_a_rank_alone_in_its_group_waits_for_something_that_is_not_shown() -> None:
+    own = Group(name="1", desc="mesh_tp", ranks=(1,))
+    dumps = [dump(0, "all_reduce"), dump(1, "all_reduce", "mesh_tp:all_reduce!"), dump(2, "all_reduce")]
+    diagnosis = ask(*dumps, launch_groups=(world(3), own))
+    assert (diagnosis.verdict, named(diagnosis)) == (HangVerdict.UNDECIDED, [])
