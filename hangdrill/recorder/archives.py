@@ -126,7 +126,7 @@ class ZipPlace:
         """Its plain files."""
         ignored: list[IgnoredFile] = []
         for info in self.zip.infolist():
-            if info.is_dir():
+            if info.filename.endswith("/"):
                 continue
             name = _inside(info.filename)
             check_count(len(self._infos) + len(ignored), self.where)
@@ -192,6 +192,8 @@ def _is_side(name: str) -> bool:
 
 
 def _why_not(name: str, known: Iterable[str], *, is_file: bool, size: int) -> str:
+    if not name:
+        return "a member without a name"
     if not is_file:
         return "a link, a device or a sparse file, not a plain one"
     if name in known:

@@ -21,10 +21,11 @@ def split_page(page: bytes) -> dict[int, bytes]:
         raise DumpError(f"{len(page)} bytes is more than a page may have ({MAX_DUMP_BYTES})")
     found: dict[int, bytes] = {}
     starts = list(_RANK.finditer(page))
-    for match, after in zip(starts, [*(one.start() for one in starts[1:]), len(page)], strict=True):
+    for number, match in enumerate(starts):
+        after = starts[number + 1].start() if number + 1 < len(starts) else len(page)
         end = page.find(b"</pre>", match.end(), after)
         text = page[match.end() : end if end >= 0 else after].strip()
-        if text[:1] != b"{" and text[:6] in {b"&#123;", b"&quot;"}:
+        if b"&quot;" in text[:100]:
             text = html.unescape(text.decode("utf-8", "replace")).encode()
         if text[:1] == b"{":
             found.setdefault(int(match[1]), text)

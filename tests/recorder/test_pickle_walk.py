@@ -9,7 +9,7 @@ import pytest
 from hostile_pickles import pickled, short_text, text
 
 from hangdrill.recorder import DumpError, UnsafeDumpError
-from hangdrill.recorder.pickle_walk import MAX_DEPTH, MAX_DUMP_BYTES, walk_pickle
+from hangdrill.recorder.pickle_walk import MAX_DEPTH, MAX_DUMP_BYTES, MAX_UNFOLDED_BYTES, walk_pickle
 
 PLAIN = {
     "none": None,
@@ -144,3 +144,29 @@ def test_nothing_small_takes_much_memory_or_time() -> None:
     assert isinstance(itself, list)
     assert itself[0] is itself
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 100_000
+
+
+@pytest.mark.parametrize(
+    "filler",
+    [b"]", b"}", b"]Na", b"}" + short_text("k") + b"Ns", b"N\x94", b")\x85"],
+    ids=["lists", "dicts", "lists-of-one", "dicts-of-one", "memo", "tuples"],
+)
+def test_a_file_made_to_unfold_is_refused_before_a_value_is_made(filler: bytes) -> None:
+    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    data = b"\x80\x04](" + filler * (8 * 1024 * 1024 // len(filler)) + b"e."
+    with pytest.raises(DumpError, match="made to exhaust memory"):
+        walk_pickle(data)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 60_000
+
+
+def test_a_real_history_of_any_length_is_not_refused() -> None:
+    """The negative control: 12,000 operations with stacks, as a pickle of torch's and of Python's own."""
+    from pathlib import Path
+
+    path = Path(__file__).parents[1] / "data" / "dumps" / "h200" / "legacy-stall" / "fr_0"
+    whole = pickle.loads(path.read_bytes())  # our own file
+    whole["entries"] = [dict(whole["entries"][-1], record_id=number) for number in range(12_000)]
+    for protocol in (2, 4):
+        data = pickle.dumps(whole, protocol=protocol)
+        assert len(data) * 240 > MAX_UNFOLDED_BYTES
+        assert walk_pickle(data).cut_at_byte is None
