@@ -37,18 +37,17 @@ def diagnose(
     evidence directory, or a URL (s3://, gs://, ...). Nothing in a file is trusted or run, and nothing is extracted.
     """
     from hangdrill.incident import diagnose_evidence, read_incident
-    from hangdrill.report.story import tell_story
+    from hangdrill.report.story import BRIEF, tell_story
     from hangdrill.report.terminal import print_diagnosis
 
     evidence = read_incident(paths, prefix=prefix)
     found = diagnose_evidence(evidence, world_size=world_size)
-    story = tell_story(found, evidence.dumps) if page is not None or not as_json else None
-    if page is not None and story is not None:
-        _write_page(page, story)
+    if page is not None:
+        _write_page(page, tell_story(found, evidence.dumps))
     if as_json:
         print_json(found)
     else:
-        print_diagnosis(console(), found, story=story)
+        print_diagnosis(console(), found, story=tell_story(found, evidence.dumps, before=BRIEF))
     return int(found.verdict.exit_code)
 
 

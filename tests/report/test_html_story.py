@@ -9,9 +9,9 @@ from html_cases import dump, stalled, told
 
 from hangdrill.diagnosis import diagnose
 from hangdrill.model.diagnosis import HangVerdict, UnreadableDump
-from hangdrill.model.dump import Frame
+from hangdrill.model.dump import Frame, Group
 from hangdrill.recorder import read_evidence
-from hangdrill.report.story import seconds_text, shown, tell_story
+from hangdrill.report.story import BRIEF, seconds_text, shown, tell_story
 from hangdrill.report.story.places import place_of
 from hangdrill.report.story.values import Cell, Role
 
@@ -34,7 +34,7 @@ def test_equal_ranks_share_a_row_and_the_culprit_has_its_own(culprit):
 
 
 def test_a_rank_without_a_dump_is_absent_by_inference_only():
-    (_, row) = tell_story(*told(stalled(3, [2], lost=[2]))).pictures[0].rows
+    (row, _) = tell_story(*told(stalled(3, [2], lost=[2]))).pictures[0].rows
     assert row.label == "rank 2"
     assert cells(row) == "n" * 54 + "x"
 
@@ -53,9 +53,29 @@ def test_active_operations_only_say_nothing_of_what_came_before():
         for one in whole
     ]
     rows = tell_story(*told(active)).pictures[0].rows
-    assert cells(rows[0]).endswith("uuup")
+    assert {row.label: cells(row)[-4:] for row in rows} == {"ranks 0-1 (2)": "uuup", "rank 2": "ccca"}
     gaps = {gap.word: gap.ranks for gap in tell_story(*told(active)).gaps}
     assert gaps["active only"] == (0, 1)
+
+
+def test_the_other_group_that_awaits_the_culprit_comes_second():
+    dumps = stalled(4, [1])
+    pair = Group(name="1", desc="pair", ranks=(0, 1))
+    other = Group(name="2", desc="others", ranks=(2, 3))
+
+    def beside(one):
+        group = pair if one.rank < 2 else other
+        issued = msgspec.structs.replace(
+            one.operations[-1], record_id=99, group_name=group.name, group_desc=group.desc, sequence=1
+        )
+        more = () if one.rank == 1 else (issued,)
+        return msgspec.structs.replace(one, groups=(*one.groups, group), operations=(*one.operations, *more))
+
+    pictures = tell_story(*told([beside(one) for one in dumps])).pictures
+    assert [(one.title, one.awaits_culprit) for one in pictures] == [
+        ("default_pg", True), ("pair", True), ("others", False),
+    ]  # fmt: skip
+    assert [row.cells for row in pictures[1].rows] == ["1a", "1p"]
 
 
 def test_another_operation_under_the_same_number_is_a_mismatch():
@@ -133,6 +153,12 @@ def test_the_order_of_dumps_changes_nothing():
 def test_dumps_are_looked_at_once():
     found, dumps = told(stalled(4, [1]))
     assert tell_story(found, iter(dumps)) == tell_story(found, dumps)
+
+
+def test_a_brief_story_stands_the_same_and_has_a_short_picture():
+    whole, brief = (tell_story(*told(stalled(4, [1], at=300)), before=before) for before in (190, BRIEF))
+    assert (brief.stuck, brief.timeline, brief.gaps) == (whole.stuck, whole.timeline, whole.gaps)
+    assert brief.pictures[0].columns < 40 < whole.pictures[0].columns
 
 
 def test_two_dumps_of_a_rank_are_one_row_and_what_is_finished_stays_finished():

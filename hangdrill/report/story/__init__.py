@@ -4,8 +4,8 @@ Pure values of bounded size, computed in one pass over the dumps; nothing here j
 that came out of a dump has gone through `text.shown`: no control characters, no endless names.
 """
 
-from hangdrill.report.story.tell import tell_story
+from hangdrill.report.story.tell import BRIEF, tell_story
 from hangdrill.report.story.text import seconds_text, shown
 from hangdrill.report.story.values import Story
 
-__all__ = ["Story", "seconds_text", "shown", "tell_story"]
+__all__ = ["BRIEF", "Story", "seconds_text", "shown", "tell_story"]

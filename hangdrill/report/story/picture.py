@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from itertools import groupby
 
 from hangdrill.model.diagnosis import Diagnosis, HangKind
+from hangdrill.report.story.index import GroupKey, Index
 from hangdrill.report.story.ranks import Roles, label_of, runs_of
-from hangdrill.report.story.slices import BEFORE, GroupKey, Names, RankSlice, stuck_key
+from hangdrill.report.story.slices import BEFORE, RankSlice
 from hangdrill.report.story.standing import Standing, cell_of
 from hangdrill.report.story.text import shown
 from hangdrill.report.story.values import Cell, Picture, PictureRow
@@ -29,39 +30,46 @@ Odd = tuple[tuple[int, str], ...]
 
 
 def pictures_of(
-    diagnosis: Diagnosis, roles: Roles, slices: Mapping[int, RankSlice], names: Names
+    diagnosis: Diagnosis, roles: Roles, slices: Mapping[int, RankSlice], index: Index
 ) -> tuple[tuple[Picture, ...], int]:
     """The stuck group's picture first, then those of the groups that most ranks are inside of; and how many groups
     more there are."""
-    keys = _keys(stuck_key(diagnosis.stuck), slices)
-    kept = keys[:MOST_PICTURES]
-    pictures = [_Painter(diagnosis, roles, slices, names, key).paint(MOST_CELLS // len(kept)) for key in kept]
-    return tuple(pictures), len(keys) - len(kept)
+    numbers = _in_order(index, roles, slices)
+    kept = numbers[:MOST_PICTURES]
+    painters = [_Painter(diagnosis, roles, slices, index, group) for group in kept]
+    pictures = [painter.paint(number, MOST_CELLS // len(kept)) for number, painter in enumerate(painters)]
+    return tuple(pictures), len(numbers) - len(kept)
 
 
-def _keys(first: GroupKey | None, slices: Mapping[int, RankSlice]) -> list[GroupKey]:
-    """All groups, those first in which something is pending."""
-    pending: dict[GroupKey, int] = {}
-    users: dict[GroupKey, int] = {}
+def _in_order(index: Index, roles: Roles, slices: Mapping[int, RankSlice]) -> list[int]:
+    """All groups: the stuck one, then those in which a culprit is awaited, then those in which most is pending."""
+    pending: dict[int, int] = {}
+    users: dict[int, int] = {}
     for one in slices.values():
-        for key, track in one.tracks.items():
-            pending[key] = pending.get(key, 0) + (Cell.PENDING.value.encode() in track.states)
-            users[key] = users.get(key, 0) + 1
-    keys = users.keys() | ({first} if first is not None else set())
-    return sorted(keys, key=lambda key: (key != first, -pending.get(key, 0), -users.get(key, 0), key))
+        for group, track in one.tracks.items():
+            pending[group] = pending.get(group, 0) + (Cell.PENDING.value.encode() in track.states)
+            users[group] = users.get(group, 0) + 1
+
+    def order(group: int) -> tuple[bool, bool, int, int, GroupKey]:
+        waiting, key = pending.get(group, 0), index.keys[group]
+        awaits = bool(waiting and roles.culprits.intersection(key[2]))
+        return group != index.stuck, not awaits, -waiting, -users.get(group, 0), key
+
+    return sorted(range(len(index.keys)), key=order)
 
 
 class _Painter:
     """One picture in the making."""
 
     def __init__(
-        self, diagnosis: Diagnosis, roles: Roles, slices: Mapping[int, RankSlice], names: Names, key: GroupKey
+        self, diagnosis: Diagnosis, roles: Roles, slices: Mapping[int, RankSlice], index: Index, group: int
     ) -> None:
-        self.diagnosis, self.roles, self.slices, self.names, self.key = diagnosis, roles, slices, names, key
-        self.stuck = diagnosis.stuck if stuck_key(diagnosis.stuck) == key else None
-        self.members = sorted(set(key[2]) or {rank for rank, one in slices.items() if key in one.tracks})
+        self.diagnosis, self.roles, self.slices, self.names, self.group = diagnosis, roles, slices, index.names, group
+        self.key = index.keys[group]
+        self.stuck = diagnosis.stuck if group == index.stuck else None
+        self.members = sorted(set(self.key[2]) or {rank for rank, one in slices.items() if group in one.tracks})
 
-    def paint(self, budget: int) -> Picture:
+    def paint(self, number: int, budget: int) -> Picture:
         """Fold twice: ranks with one record, then records with the same cells."""
         alike = self._alike()
         first, last = self._window(alike)
@@ -73,15 +81,17 @@ class _Painter:
         what = "sends and receives of " if self.key[3] else ""
         column_names = [self._name_at(alike, sequence) for sequence in range(first, last + 1)]
         return Picture(
+            number=number,
             title=f"{what}{shown(self.key[1] or self.key[0] or 'the group without a name', 120)}",
+            whose=label_of(self.members),
             is_stuck=self.stuck is not None,
+            awaits_culprit=any(row.is_culprit for row in rows) and any(Cell.PENDING.value in row.cells for row in rows),
             p2p=self.key[3],
             first=first,
             columns=last - first + 1,
             stuck=self.stuck.sequence if self.stuck is not None else None,
             names=tuple((len(list(run)), shown(name, 80)) for name, run in groupby(column_names)),
             rows=rows,
-            members=len(self.members),
             entered_ms=self._entered(),
         )
 
@@ -90,7 +100,7 @@ class _Painter:
         for rank in self.members:
             one = self.slices.get(rank)
             standing = Standing(
-                track=one.tracks.get(self.key) if one is not None else None,
+                track=one.tracks.get(self.group) if one is not None else None,
                 has_dump=one is not None,
                 knows_end=one is not None and one.knows_end,
                 has_start=one is not None and one.has_start,
@@ -144,7 +154,7 @@ class _Painter:
                 cells=_run_lengths(cells),
                 odd=odd,
             )
-            for (cells, odd, standing), ranks in sorted(folded.items(), key=lambda item: min(item[1]))
+            for (cells, odd, standing), ranks in sorted(folded.items(), key=_row_order)
         )
 
     def _cells(self, standing: Standing, first: int, usual: list[int | None]) -> tuple[str, Odd]:
@@ -168,6 +178,12 @@ class _Painter:
         at = {rank: pending.created_ns for rank, pending in inside.items() if pending is not None}
         start = min(at.values(), default=0)
         return tuple((rank, round((created_ns - start) / 1e6, 3)) for rank, created_ns in at.items())
+
+
+def _row_order(row: tuple[tuple[str, Odd, Standing], list[int]]) -> tuple[bool, int]:
+    """Culprits first, so that no unfolded row hides them."""
+    (_, _, standing), ranks = row
+    return not standing.is_culprit, min(ranks)
 
 
 def _run_lengths(cells: str) -> str:

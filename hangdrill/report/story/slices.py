@@ -5,31 +5,30 @@ byte a sequence, so that equal ranks are found by comparing bytes.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hangdrill.diagnosis.views import finished, seems_finished_at_once
-from hangdrill.model.diagnosis import StuckOperation
 from hangdrill.model.dump import Operation, RankDump
+from hangdrill.report.story.index import MOST_NAMES, Index
 from hangdrill.report.story.ranks import Roles
 from hangdrill.report.story.values import Cell, Role
 
-__all__ = ["BEFORE", "GroupKey", "Names", "RankSlice", "Track", "slice_ranks", "stuck_key"]
+__all__ = ["BEFORE", "RankSlice", "Track", "slice_ranks"]
 
 BEFORE = 190
 """So many sequences before the stuck one are kept of each group."""
+AHEAD = 20
+"""So many sequences that were issued behind the stuck one are kept too."""
+KEPT = BEFORE + AHEAD
 TAIL = 8
 """So many last operations of a rank are on the timeline."""
 TAIL_AFTER = 2
-MOST_NAMES = 250
-
-GroupKey = tuple[str, str, tuple[int, ...], bool]
-"""Name, description and members (none when nobody knows them) of a group; True for its sends and receives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
     """What a rank recorded in a group: `states` and `names` have a byte a sequence from `first` on; a state is the
-    letter of a Cell, a name an index into `Names`."""
+    letter of a Cell, a name a number of `Index.names`."""
 
     first: int
     states: bytes
@@ -56,53 +55,33 @@ class RankSlice:
     tail: list[Operation]
     pending: Operation | None
     last_there: Operation | None
-    tracks: dict[GroupKey, Track]
+    tracks: dict[int, Track]
     knows_end: bool
     has_start: bool
     only_active: bool
 
 
-@dataclass(slots=True)
-class Names:
-    """Operation names by number; what comes after MOST_NAMES of them shares one number: "another operation"."""
-
-    names: list[str] = field(default_factory=list)
-    index: dict[str, int] = field(default_factory=dict)
-
-    def number(self, name: str) -> int:
-        """The number of a name, a new one if it is new."""
-        known = self.index.get(name)
-        if known is not None:
-            return known
-        if len(self.names) == MOST_NAMES:
-            return MOST_NAMES
-        self.names.append(name)
-        return self.index.setdefault(name, len(self.names) - 1)
-
-    def name(self, number: int) -> str:
-        """The name of a number."""
-        return self.names[number] if number < len(self.names) else "another operation"
-
-
-def slice_ranks(dumps: Iterable[RankDump], roles: Roles, stale: Iterable[int], names: Names) -> dict[int, RankSlice]:
-    """One slice a rank, by rank; several dumps of one rank become one."""
+def slice_ranks(
+    dumps: Iterable[RankDump], roles: Roles, stale: Iterable[int], index: Index, *, before: int = BEFORE
+) -> dict[int, RankSlice]:
+    """One slice a rank, by rank; several dumps of one rank become one. before: sequences to keep before the stall."""
     old = set(stale)
     slices: dict[int, RankSlice] = {}
     for dump in dumps:
         if dump.rank in old:
             continue
-        one = _slice(dump, roles, names)
+        one = _slice(dump, roles, index, kept=before + AHEAD)
         other = slices.get(dump.rank)
         slices[dump.rank] = one if other is None else _merge(other, one)
     return dict(sorted(slices.items()))
 
 
-def _slice(dump: RankDump, roles: Roles, names: Names) -> RankSlice:
+def _slice(dump: RankDump, roles: Roles, index: Index, *, kept: int) -> RankSlice:
     stuck = roles.stuck
-    cells: dict[GroupKey, dict[int, tuple[str, int]]] = {}
-    batches: dict[tuple[GroupKey, int], bool] = {}
-    newest: dict[GroupKey, int] = {}
-    keys, group = _Keys(dump, roles), stuck_key(stuck)
+    cells: dict[int, dict[int, tuple[str, int]]] = {}
+    batches: dict[tuple[int, int], bool] = {}
+    newest: dict[int, int] = {}
+    keys, group = _Keys(dump, roles, index), index.stuck
     pending: Operation | None = None
     inside: Operation | None = None
     last_there: Operation | None = None
@@ -113,14 +92,14 @@ def _slice(dump: RankDump, roles: Roles, names: Names) -> RankSlice:
             continue
         mine = cells.setdefault(key, {})
         there = key == group
-        if operation.sequence <= newest.setdefault(key, operation.sequence) - 2 * BEFORE:
+        if operation.sequence <= newest.setdefault(key, operation.sequence) - kept:
             if stuck is None or there:
                 break
             continue
         done = batches.get((key, operation.sequence), finished(operation))
         letter = _letter(operation, done=done)
         if operation.sequence not in mine or letter is Cell.PENDING:
-            mine[operation.sequence] = (letter.value, names.number(operation.name))
+            mine[operation.sequence] = (letter.value, index.names.number(operation.name))
         if not done and (not operation.p2p or pending is None or pending.p2p):
             pending = operation
         if there and stuck is not None and operation.sequence == stuck.sequence and roles.of(dump.rank) is Role.WAITING:
@@ -151,22 +130,23 @@ def _tail(operations: Sequence[Operation], inside: Operation | None) -> list[Ope
 
 
 class _Keys:
-    """The group keys of one dump, found once each."""
+    """The group numbers of one dump, found once each."""
 
-    def __init__(self, dump: RankDump, roles: Roles) -> None:
+    def __init__(self, dump: RankDump, roles: Roles, index: Index) -> None:
+        self.index = index
         self.rank, self.stuck = dump.rank, roles.stuck
         self.is_member = roles.is_member(dump.rank)
         self.members = {(group.name, group.desc): group.ranks for group in dump.groups if dump.rank in group.ranks}
-        self.known: dict[tuple[str, str, bool], GroupKey] = {}
+        self.known: dict[tuple[str, str, bool], int] = {}
 
-    def of(self, operation: Operation) -> GroupKey:
-        """The key of the group of an operation."""
+    def of(self, operation: Operation) -> int:
+        """The number of the group of an operation."""
         short = (operation.group_name, operation.group_desc, operation.p2p)
         if short not in self.known:
             members = self.members.get(short[:2], ())
             if self.stuck is not None and self._is_stuck(short, members):
                 members = self.stuck.group.ranks
-            self.known[short] = (short[0], short[1], members, short[2])
+            self.known[short] = self.index.group((short[0], short[1], members, short[2]))
         return self.known[short]
 
     def _is_stuck(self, short: tuple[str, str, bool], members: tuple[int, ...]) -> bool:
@@ -174,11 +154,6 @@ class _Keys:
         if group is None or short[:2] != (group.name, group.desc) or not self.is_member:
             return False
         return not members or members == group.ranks
-
-
-def stuck_key(stuck: StuckOperation | None) -> GroupKey | None:
-    """The key of the stuck operation's group."""
-    return None if stuck is None else (stuck.group.name, stuck.group.desc, stuck.group.ranks, stuck.p2p)
 
 
 def _letter(operation: Operation, *, done: bool) -> Cell:
@@ -189,7 +164,7 @@ def _letter(operation: Operation, *, done: bool) -> Cell:
 
 def _track(found: dict[int, tuple[str, int]]) -> Track:
     last = max(found)
-    first = max(min(found), last - 2 * BEFORE)
+    first = max(min(found), last - KEPT)
     gap = (Cell.UNKNOWN.value, MOST_NAMES + 1)
     row = [found.get(sequence, gap) for sequence in range(first, last + 1)]
     return Track(first, "".join(letter for letter, _ in row).encode(), bytes(number for _, number in row))
@@ -219,4 +194,4 @@ def _merge_tracks(one: Track, other: Track) -> Track:
             known = found.get(track.first + index)
             if known is None or known[0] == Cell.UNKNOWN.value or state in {Cell.COMPLETED.value, Cell.ISSUED.value}:
                 found[track.first + index] = (state, number)
-    return _track({sequence: value for sequence, value in found.items() if sequence > last - 2 * BEFORE})
+    return _track({sequence: value for sequence, value in found.items() if sequence > last - KEPT})

@@ -9,27 +9,31 @@ from hangdrill.model.dump import RankDump
 from hangdrill.report.sentence import operation_text
 from hangdrill.report.story.advice import next_steps
 from hangdrill.report.story.gaps import gaps_of
+from hangdrill.report.story.index import Index
 from hangdrill.report.story.picture import pictures_of
 from hangdrill.report.story.ranks import Roles
-from hangdrill.report.story.slices import Names, slice_ranks
+from hangdrill.report.story.slices import BEFORE, slice_ranks
 from hangdrill.report.story.stuck import culprit_rows, stuck_rows
 from hangdrill.report.story.text import shown
 from hangdrill.report.story.timeline import timeline_of
 from hangdrill.report.story.values import Story
 
-__all__ = ["tell_story"]
+__all__ = ["BRIEF", "tell_story"]
+
+BRIEF = 10
+"""`before` where there is no picture, as in the terminal."""
 
 MOST_NOTES = 50
 LONG = 2_000
 
 
-def tell_story(diagnosis: Diagnosis, dumps: Iterable[RankDump] = ()) -> Story:
+def tell_story(diagnosis: Diagnosis, dumps: Iterable[RankDump] = (), *, before: int = BEFORE) -> Story:
     """What there is to tell. dumps: each looked at once, in any order, and let go; without them the story has what
-    the diagnosis alone says."""
-    names, roles = Names(), Roles(diagnosis)
-    slices = slice_ranks(dumps, roles, diagnosis.ranks.stale, names)
+    the diagnosis alone says. before: so many sequences before the stall are kept; fewer are quicker."""
+    index, roles = Index(diagnosis.stuck), Roles(diagnosis)
+    slices = slice_ranks(dumps, roles, diagnosis.ranks.stale, index, before=before)
     rows, rows_hidden = stuck_rows(diagnosis, roles, slices)
-    pictures, groups_hidden = pictures_of(diagnosis, roles, slices, names)
+    pictures, groups_hidden = pictures_of(diagnosis, roles, slices, index)
     stuck, roll = diagnosis.stuck, diagnosis.ranks
     return Story(
         sentence=shown(sentence(diagnosis), LONG),

@@ -25,7 +25,7 @@ class Role(Enum):
 
     WAITING = "waiting"
     ABSENT = "absent"
-    ELSEWHERE = "elsewhere"
+    ELSEWHERE = "waits elsewhere"
     """Inside of another operation that is not over."""
     UNKNOWN = "unknown"
     """A member of whom nobody can know."""
@@ -119,17 +119,23 @@ class PictureRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """Rank by sequence of one group. first: sequence of the first column. names: run-length (columns, operation)."""
+    """Rank by sequence of one group.
 
+    number: its place among the story's pictures. whose: its members. awaits_culprit: a culprit is a member, and
+    something is pending. first: sequence of the first column. names: run-length (columns, operation).
+    """
+
+    number: int
     title: str
+    whose: str
     is_stuck: bool
+    awaits_culprit: bool
     p2p: bool
     first: int
     columns: int
     stuck: int | None
     names: tuple[tuple[int, str], ...]
     rows: tuple[PictureRow, ...]
-    members: int
     entered_ms: tuple[tuple[int, float], ...] = ()
     """When each rank entered the stuck operation, in ms after the first: for the hover text."""
 
