@@ -6,12 +6,14 @@ looked at the files knows: which were passed over, and which rank is claimed twi
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from hangdrill.diagnosis import diagnose as diagnose_dumps
 from hangdrill.model.diagnosis import Diagnosis
-from hangdrill.recorder import DumpError, Evidence, IgnoredFile, merge_evidence, read_evidence
+from hangdrill.model.errors import UsageError
+from hangdrill.recorder import MAX_WORLD, DumpError, Evidence, IgnoredFile, merge_evidence, read_evidence
 
 __all__ = ["AnyPath", "diagnose", "diagnose_evidence", "read_incident"]
 
@@ -26,7 +28,8 @@ def diagnose(
 
     path_or_paths: directories (also a directory a host), files, archives (.tar, .tar.gz, .tgz, .zip; never extracted),
     run or evidence directories of hangdrill, and URLs that fsspec knows. world_size: how many ranks the job had;
-    default: what the dumps say of the default group. prefix: read only files called <prefix><rank>.
+    default: what the dumps say of the default group. prefix: read only files called <prefix><rank>; a path that is
+    itself a prefix (what TORCH_FR_DUMP_TEMP_FILE was set to) needs none.
 
     Raises UsageError (nothing there is a dump), MachineError (a file system cannot be reached): both are
     `hangdrill.model.errors.HangdrillError` and say what, where and what next.
@@ -37,7 +40,8 @@ def diagnose(
 
 def read_incident(paths: Sequence[AnyPath], *, prefix: str | None = None) -> Evidence:
     """The evidence of all paths together. Raises DumpError when nothing there claims to be a dump."""
-    evidence = merge_evidence([read_evidence(path, prefix=prefix) for path in _distinct(paths)])
+    places = [_as_prefix(path, prefix) for path in _distinct(paths)]
+    evidence = merge_evidence([read_evidence(path, prefix=one) for path, one in places])
     if not evidence.claimed and not evidence.found:
         raise _no_dumps(evidence, paths, prefix)
     return evidence
@@ -45,6 +49,12 @@ def read_incident(paths: Sequence[AnyPath], *, prefix: str | None = None) -> Evi
 
 def diagnose_evidence(evidence: Evidence, *, world_size: int | None = None) -> Diagnosis:
     """The diagnosis, with the files that were passed over and the ranks that are claimed twice."""
+    if world_size is not None and not 0 < world_size <= MAX_WORLD:
+        raise UsageError(
+            f"a job has 1 to {MAX_WORLD} ranks, not {world_size}",
+            where="world_size",
+            next_step="give it, or leave it out",
+        )
     found = diagnose_dumps(
         evidence.dumps,
         world_size=evidence.world_size if world_size is None else world_size,
@@ -65,6 +75,17 @@ def _distinct(paths: Iterable[AnyPath]) -> list[str]:
         text = os.fspath(path)
         known.setdefault(text if "://" in text else os.path.realpath(text), text)
     return list(known.values())
+
+
+def _as_prefix(path: str, prefix: str | None) -> tuple[str, str | None]:
+    """The directory and the prefix, of a path that is itself one: what TORCH_FR_DUMP_TEMP_FILE was set to."""
+    folder, name = os.path.split(path)
+    if prefix is not None or not name or "://" in path or os.path.lexists(path):
+        return path, prefix
+    with suppress(OSError, ValueError), os.scandir(folder or ".") as entries:
+        if any(one.name.startswith(name) and one.name[len(name) :][:1].isdigit() for one in entries):
+            return folder or ".", name
+    return path, prefix
 
 
 def _no_dumps(evidence: Evidence, paths: Sequence[AnyPath], prefix: str | None) -> DumpError:

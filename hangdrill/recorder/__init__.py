@@ -8,13 +8,22 @@ or `names` which file is whose, `evidence` has each read (`reader`, `pickle_walk
 """
 
 from hangdrill.recorder.errors import DamagedDumpError, DumpError, UnsafeDumpError
-from hangdrill.recorder.evidence import DuplicateRank, Evidence, Outcome, merge_evidence, read_evidence, read_job
+from hangdrill.recorder.evidence import (
+    MAX_WORLD,
+    DuplicateRank,
+    Evidence,
+    Outcome,
+    merge_evidence,
+    read_evidence,
+    read_job,
+)
 from hangdrill.recorder.files import DumpFiles, find_dumps
 from hangdrill.recorder.opening import open_place
 from hangdrill.recorder.places import DumpJob, IgnoredFile, Place
 from hangdrill.recorder.reader import parse_dump, read_dump
 
 __all__ = [
+    "MAX_WORLD",
     "DamagedDumpError",
     "DumpError",
     "DumpFiles",

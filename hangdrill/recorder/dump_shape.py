@@ -10,6 +10,7 @@ work is bounded by the size of the file.
 
 import re
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, NoReturn, TypeVar
 
 from hangdrill.model.dump import DumpFormat, Frame, Group, GroupStatus, Operation, OperationState, RankDump
@@ -19,6 +20,8 @@ from hangdrill.recorder.printable import printable
 __all__ = ["read_shape"]
 
 MAX_OPERATIONS = 1_000_000
+MAX_MEMBERS = 4_000_000
+"""Of all groups of one dump together: a rank of 16384 may be in two hundred groups of them all."""
 MAX_TEXT = 4096
 """Of one name or path; longer text is cut short, since a name of megabytes only serves to fill the reader's memory."""
 
@@ -92,22 +95,27 @@ class _Reader:
         return version
 
     def groups(self, value: object) -> tuple[Group, ...]:
-        configs = self.mapping(value, "pg_config")
-        return tuple(
-            self.group(config, f"pg_config.{printable(key[:60])}")
-            for key, config in configs
-            if id(config) not in self.open_ids
-        )
+        found: list[Group] = []
+        members = 0
+        for key, config in self.mapping(value, "pg_config"):
+            if id(config) not in self.open_ids:
+                found.append(self.group(config, f"pg_config.{printable(key[:60])}"))
+                members += len(found[-1].ranks)
+                if members > MAX_MEMBERS:
+                    self._fail("pg_config", f"the groups have more than {MAX_MEMBERS} members together")
+        return tuple(found)
 
     def group(self, value: object, at: str) -> Group:
         config = dict(self.mapping(value, at))
-        ranks = config.get("ranks", "")
-        if type(ranks) is str:
-            numbers = tuple(int(number) for number in _NUMBER.findall(ranks))
-        else:
-            numbers = tuple(self.count(number, f"{at}.ranks") for number in self.items(ranks, f"{at}.ranks"))
         name, desc = self.text(config.get("name", ""), f"{at}.name"), self.text(config.get("desc", ""), f"{at}.desc")
-        return Group(name=name, desc=desc, ranks=tuple(dict.fromkeys(numbers)))
+        return Group(name=name, desc=desc, ranks=self.once(config.get("ranks", ""), 7, self.ranks, f"{at}.ranks"))
+
+    def ranks(self, value: object, at: str) -> tuple[int, ...]:
+        if type(value) is str:
+            numbers = [int(number[0]) for number in islice(_NUMBER.finditer(value), MAX_MEMBERS + 1)]
+        else:
+            numbers = [self.count(number, at) for number in self.items(value, at)]
+        return tuple(dict.fromkeys(numbers))
 
     def status(self, value: object) -> tuple[GroupStatus, ...]:
         found = [
@@ -193,6 +201,8 @@ class _Reader:
         return backend, bare, peer
 
     def group_of(self, value: object, at: str) -> tuple[str, str]:
+        if type(value) is str:  # a name without a description
+            return self.text(value, at), ""
         pair = self.items(value, at)
         if len(pair) == 0:
             return "", ""

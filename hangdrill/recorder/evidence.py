@@ -20,9 +20,11 @@ from hangdrill.recorder.opening import open_place
 from hangdrill.recorder.places import DumpJob, IgnoredFile, Place
 from hangdrill.recorder.reader import parse_dump, read_dump
 
-__all__ = ["DuplicateRank", "Evidence", "Outcome", "merge_evidence", "read_evidence", "read_job"]
+__all__ = ["MAX_WORLD", "DuplicateRank", "Evidence", "Outcome", "merge_evidence", "read_evidence", "read_job"]
 
 FACTS = ".facts.json"
+MAX_WORLD = 1_000_000
+"""Ranks of a job; a manifest that says more is not believed."""
 
 
 class DuplicateRank(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +76,7 @@ def read_evidence(path: str | os.PathLike[str], *, prefix: str | None = None, ea
     unreadable += [UnreadableDump(rank=rank, file=place.shown(name), error=lost) for rank, name in files.lost]
     if files.problem:
         unreadable.append(UnreadableDump(rank=None, file=place.where, error=files.problem))
-    sizes = [one.manifest.world_size for one in files.manifests if one.manifest.world_size is not None]
+    sizes = [size for one in files.manifests if (size := one.manifest.world_size) is not None and size <= MAX_WORLD]
     return Evidence(
         dumps=tuple(one.dump for one in outcomes if one.dump is not None),
         unreadable=tuple(unreadable),

@@ -87,6 +87,22 @@ def test_a_prefix_keeps_another_jobs_files_out(tmp_path: Path) -> None:
     assert hangdrill.diagnose(tmp_path).ranks.duplicate == (0, 1)
 
 
+def test_a_path_that_is_itself_a_prefix_is_taken_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied(tmp_path, 0, 1, 2, name="job7_{}")
+    copied(tmp_path, 0, 1, name="job8_{}")
+    assert hangdrill.diagnose(f"{tmp_path}/job7_").ranks.duplicate == ()
+    monkeypatch.chdir(tmp_path)
+    assert names_rank_1(hangdrill.diagnose("job7_"))
+    with pytest.raises(UsageError, match="no such file"):
+        hangdrill.diagnose("job9_")
+
+
+@pytest.mark.parametrize("size", [0, -1, 10**12])
+def test_a_world_size_that_no_job_has_is_refused(size: int) -> None:
+    with pytest.raises(UsageError, match="a job has 1 to 1000000 ranks"):
+        hangdrill.diagnose(GLOO, world_size=size)
+
+
 def test_two_files_of_one_rank_are_said_and_both_read(tmp_path: Path) -> None:
     copied(tmp_path / "host-a", 0, 1, 2)
     copied(tmp_path / "host-b", 2)

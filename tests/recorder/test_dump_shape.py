@@ -196,6 +196,26 @@ def test_too_many_operations_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         parse_dump(pickled(entry(), entry(record_id=1)), rank=0)
 
 
+def test_ranks_that_groups_share_are_read_once_and_counted_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand groups with one text of a hundred thousand ranks would be a billion members."""
+    ranks = str(list(range(1000)))
+    config = {str(number): {"name": str(number), "desc": "", "ranks": ranks} for number in range(100)}
+    groups = parse_dump(pickled(pg_config=config), rank=0).groups
+    assert groups[0].ranks is groups[99].ranks
+    monkeypatch.setattr("hangdrill.recorder.dump_shape.MAX_MEMBERS", 99_999)
+    with pytest.raises(DumpError, match="more than 99999 members together"):
+        parse_dump(pickled(pg_config=config), rank=0)
+
+
+def test_a_group_that_is_only_a_name_is_read() -> None:
+    assert operation(process_group="7").group_name == "7"
+
+
+def test_text_that_would_steer_a_terminal_is_written_out() -> None:
+    got = operation(profiling_name="nccl:all\x1b[2Jreduce", process_group=("0\r", "d\n"))
+    assert (got.name, got.group_name, got.group_desc) == ("all\\x1b[2Jreduce", "0\\x0d", "d\\x0a")
+
+
 @pytest.mark.parametrize(
     ("value", "only_active"),
     [

@@ -227,6 +227,11 @@ def test_the_directory_above_a_run_is_as_good_as_the_run(tmp_path: Path) -> None
     assert msgspec.structs.replace(above, ignored=()) == msgspec.structs.replace(run, ignored=())
 
 
+def test_a_manifest_that_says_a_trillion_ranks_is_not_believed(tmp_path: Path) -> None:
+    write(tmp_path, manifestDOTjson=msgspec.json.encode(Manifest(world_size=10**12)))
+    assert read_evidence(tmp_path).world_size is None
+
+
 def test_two_runs_in_one_directory_are_not_mixed(tmp_path: Path) -> None:
     for run in ("one", "two"):
         manifest = msgspec.json.encode(Manifest(run_id=run))
