@@ -150,23 +150,65 @@ def test_a_page_that_cannot_be_written_is_the_machines_fault(tmp_path, capsys):
     assert "cannot write" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not CHROMIUM.exists(), reason="needs /usr/bin/chromium to run the page's script")
-@pytest.mark.parametrize("dumps", [stalled(8, [3]), hostile_dumps()], ids=["plain", "hostile"])
-def test_chromium_draws_the_picture_and_runs_nothing_else(tmp_path, dumps):
-    page = tmp_path / "page.html"
-    page.write_text(page_of(dumps), encoding="utf-8")
+needs_chromium = pytest.mark.skipif(not CHROMIUM.exists(), reason="needs /usr/bin/chromium to run the page's script")
+
+DRIVE = """<script>
+const canvas = document.querySelector("canvas"), box = canvas.getBoundingClientRect();
+const send = (name, x, y) => canvas.dispatchEvent(
+  new PointerEvent(name, {clientX: box.left + x, clientY: box.top + y, pointerId: 1, bubbles: true}));
+canvas.setPointerCapture = () => {};
+const before = canvas.clientHeight;
+send("pointerdown", 40, 77); send("pointerup", 40, 77);
+document.body.dataset.unfolded = (canvas.clientHeight - before) / 22;
+send("pointermove", 40, 99);
+document.body.dataset.row = document.getElementById("tip").textContent;
+send("pointermove", 400, 99);
+document.body.dataset.cell = document.getElementById("tip").textContent;
+document.querySelector("button[title='zoom in']").click();
+</script></body>"""
+
+
+def dom_of(page, tmp_path):
+    """What Chromium makes of a page, after its script has run."""
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     flags += [
         "--disable-background-networking",
         "--disable-component-update",
         f"--user-data-dir={tmp_path / 'profile'}",
     ]
+    file = tmp_path / "page.html"
+    file.write_text(page, encoding="utf-8")
     done = subprocess.run(
-        [CHROMIUM, *flags, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        [CHROMIUM, *flags, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=120, check=True
     )
-    drawn = Outline(done.stdout)
+    return done.stdout
+
+
+@needs_chromium
+@pytest.mark.parametrize("dumps", [stalled(8, [3]), hostile_dumps()], ids=["plain", "hostile"])
+def test_chromium_draws_the_picture_and_runs_nothing_else(tmp_path, dumps):
+    text = dom_of(page_of(dumps), tmp_path)
+    drawn = Outline(text)
     # The picture's canvas, and one for each sort of cell in the legend.
     assert drawn.tags.count("canvas") >= 3
     assert drawn.tags.count("script") == 2
     assert drawn.texts["title"] != "owned"
-    assert re.search(r'<canvas[^>]*style="height: \d+px;"', done.stdout)
+    assert re.search(r'<canvas[^>]*style="height: \d+px;"', text)
+
+
+@needs_chromium
+def test_chromium_lets_no_script_run_that_is_not_the_pages_own(tmp_path):
+    """The last line of defence: as if something had broken out after all. Without the policy the same script runs."""
+    page = page_of(stalled(3, [1])).replace("</body>", "<script>document.title='owned'</script></body>")
+    assert Outline(dom_of(page, tmp_path)).texts["title"] != "owned"
+    bare = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+    assert "<title>owned</title>" in dom_of(bare, tmp_path)
+
+
+@needs_chromium
+def test_chromium_unfolds_a_row_and_says_what_is_under_the_pointer(tmp_path):
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page_of(stalled(8, [3])))
+    text = dom_of(page.replace("</body>", DRIVE), tmp_path)
+    assert 'data-unfolded="7"' in text
+    assert 'data-row="rank 0: waiting"' in text
+    assert re.search(r'data-cell="rank 0: all_reduce #\d+\ncompleted"', text)
