@@ -21,8 +21,8 @@ from hangdrill.recorder.zip_directory import check_directory
 __all__ = ["ARCHIVES", "TarPlace", "ZipPlace"]
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
-_SIDE_FILES = (".json",)
-"""Manifests and agents' facts are looked for while a tar streams by, so that it is not read once for each."""
+_SIDE_FILES = (".json", ".html", ".htm")
+"""Manifests, agents' facts and pages are kept while a tar streams by, so that it is not read once for each."""
 _SIDE_BYTES = 1024 * 1024
 MAX_NAMES_BYTES = 32 * 1024 * 1024
 """Of all names in a tar together."""
@@ -58,7 +58,7 @@ class TarPlace:
                 side = name.endswith(_SIDE_FILES) and member.size <= _SIDE_BYTES
                 data = member.read(_SIDE_BYTES if side else HEAD_BYTES)
                 self._kinds[name] = kind_of(data[:HEAD_BYTES])
-                if side and kept + len(data) <= MAX_SMALL_BYTES and _is_side(name):
+                if side and kept + len(data) <= MAX_SMALL_BYTES and _is_side(name, self._kinds[name]):
                     self._small[name] = data
                     kept += len(data)
         except (BadArchive, OSError) as damage:
@@ -72,7 +72,9 @@ class TarPlace:
     def small(self, name: str) -> bytes:
         """As it was kept when the archive was listed."""
         if name not in self._small:
-            raise DumpError("it cannot be read", where=self.shown(name), next_step="unpack the archive")
+            raise DumpError(
+                f"it has more than {_SIDE_BYTES} bytes", where=self.shown(name), next_step="unpack the archive"
+            )
         return self._small[name]
 
     def shown(self, name: str) -> str:
@@ -187,8 +189,8 @@ def _inside(name: str) -> str:
     return posixpath.normpath("/" + name.replace("\\", "/")).lstrip("/")
 
 
-def _is_side(name: str) -> bool:
-    return name.endswith(("manifest.json", ".facts.json"))
+def _is_side(name: str, kind: Kind) -> bool:
+    return kind == "page" or name.endswith(("manifest.json", ".facts.json"))
 
 
 def _why_not(name: str, known: Iterable[str], *, is_file: bool, size: int) -> str:

@@ -96,7 +96,7 @@ def read_evidence(path: str | os.PathLike[str], *, prefix: str | None = None, ea
 def read_job(job: DumpJob) -> Outcome:
     """Read one file. Never raises for what is in it, shares nothing, and can run in another process."""
     try:
-        if job.error:
+        if job.error or job.rank is None:
             raise DumpError(job.error)
         if job.path:
             dump = read_dump(Path(job.path), rank=job.rank)
@@ -157,7 +157,7 @@ def _jobs(place: Place, files: DumpFiles) -> Iterator[DumpJob]:
         try:
             dumps = split_page(place.small(name))
         except DumpError as problem:
-            yield DumpJob(rank=0, shown=shown, error=problem.what)
+            yield DumpJob(rank=None, shown=shown, error=problem.what)
             continue
         for rank, data in dumps.items():
             yield DumpJob(rank=rank, shown=shown, data=data)

@@ -38,9 +38,10 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DumpJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of one rank to be read: by its path on this host, or its bytes. error: why there are no bytes."""
+    """One file of one rank to be read: by its path on this host, or its bytes. error: why there are no bytes; then the
+    rank may be unknown too."""
 
-    rank: int
+    rank: int | None
     shown: str
     path: str = ""
     data: bytes = b""

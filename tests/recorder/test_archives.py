@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import os
 import struct
 import tarfile
@@ -9,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hostile_pickles import entry, pickled, write
+from hostile_pickles import entry, pickled, plain, write
 
 from hangdrill.recorder import DumpError, Evidence, find_dumps, open_place, read_evidence
 from hangdrill.recorder.tar_stream import BadArchive, members
@@ -277,3 +278,86 @@ def test_an_archive_inside_a_directory_is_listed(tmp_path: Path) -> None:
     assert list(reasons(read_evidence(tmp_path)).values()) == [
         "an archive inside a directory; name it as a PATH to have it read"
     ]
+
+
+def test_directories_in_an_archive_are_no_files(tmp_path: Path) -> None:
+    packed(tmp_path / "all.zip", {"host/": b"", "host/fr_0": DUMP})
+    with tarfile.open(tmp_path / "all.tar", "w") as tar:
+        folder = tarfile.TarInfo("host/")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+    assert read_evidence(tmp_path / "all.zip").ignored == ()
+    assert read_evidence(tmp_path / "all.tar").ignored == ()
+
+
+@pytest.mark.parametrize("name", ["all.tar", "all.zip"])
+def test_a_vague_name_in_an_archive_is_looked_into(tmp_path: Path, name: str) -> None:
+    evidence = read_evidence(packed(tmp_path / name, {"trace_0": DUMP, "notes_1": b"text", "/": b""}))
+    assert [dump.rank for dump in evidence.dumps] == [0]
+    assert f"{name}!notes_1" in reasons(evidence)
+
+
+@pytest.mark.parametrize("name", ["all.tar", "all.zip"])
+def test_a_page_in_an_archive_is_read(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps(plain(entry()))
+    data = f"<title>FlightRecorder gloo</title><h2>Rank 3: host:1</h2><pre>{text}</pre>".encode()
+    packed(tmp_path / name, {"page.html": data})
+    assert [dump.rank for dump in read_evidence(tmp_path / name).dumps] == [3]
+    if name == "all.tar":
+        monkeypatch.setattr("hangdrill.recorder.archives._SIDE_BYTES", 10)
+        assert [one.error for one in read_evidence(tmp_path / name).unreadable] == ["it has more than 10 bytes"]
+
+
+def test_a_damaged_manifest_of_a_zip_is_passed_over(tmp_path: Path) -> None:
+    data = bytearray(zip_bytes({"manifest.json": b"{}" * 50, "fr_0": DUMP}, zipfile.ZIP_STORED))
+    data[data.index(b"{}{}") + 9] ^= 1
+    (tmp_path / "all.zip").write_bytes(data)
+    evidence = read_evidence(tmp_path / "all.zip")
+    assert ([dump.rank for dump in evidence.dumps], evidence.found) == ([0], False)
+
+
+def test_an_archive_that_changes_between_two_looks_is_said(tmp_path: Path) -> None:
+    for name in ("all.tar", "all.zip"):
+        place = open_place(packed(tmp_path / name))
+        place.listing()
+        (job,) = place.jobs([("gone", 7)])
+        assert (job.rank, job.error) == (7, "it cannot be read: there is no such member")
+        assert place.kind("gone") == "unknown"
+        place.close()
+
+
+def test_pax_headers_of_all_members_and_of_links_are_passed_over() -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "all"}) as tar:
+        info = tarfile.TarInfo("fr_0")
+        info.size = len(DUMP)
+        info.pax_headers = {"size": str(len(DUMP)), "mtime": "1.5"}
+        tar.addfile(info, io.BytesIO(DUMP))
+    (member,) = members(io.BytesIO(out.getvalue()))
+    assert (member.name, member.size) == ("fr_0", len(DUMP))
+
+
+def test_a_number_below_zero_in_a_tar_is_damage() -> None:
+    header = bytearray(tar_bytes({"fr_0": b""})[:512])
+    header[148:156] = b"-000001\0"
+    with pytest.raises(BadArchive, match="negative"):
+        list(members(io.BytesIO(bytes(header))))
+
+
+def test_a_zip64_record_that_is_none_is_damage(tmp_path: Path) -> None:
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, 0, 1)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0, 0, 0, 0, 0)
+    (tmp_path / "all.zip").write_bytes(b"junk" + locator + end)
+    with pytest.raises(DumpError, match="its directory is damaged"):
+        open_place(tmp_path / "all.zip")
+
+
+def test_an_archive_that_becomes_a_fifo_after_the_look_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed(tmp_path / "all.tar")
+    os.mkfifo(tmp_path / "pipe")
+    really_open = os.open
+    monkeypatch.setattr(os, "open", lambda _, flags: really_open(tmp_path / "pipe", flags))
+    with pytest.raises(DumpError, match="it is no file"):
+        open_place(tmp_path / "all.tar")

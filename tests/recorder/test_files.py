@@ -232,6 +232,13 @@ def test_a_manifest_that_says_a_trillion_ranks_is_not_believed(tmp_path: Path) -
     assert read_evidence(tmp_path).world_size is None
 
 
+def test_facts_that_may_not_be_read_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence_directory(tmp_path)
+    write(tmp_path, control__rank_0DOTa0DOTfactsDOTjson=b" " * 10_001)
+    monkeypatch.setattr("hangdrill.recorder.local.MAX_SMALL_BYTES", 10_000)
+    assert read_evidence(tmp_path / "evidence").launch_groups == ()
+
+
 def test_two_runs_in_one_directory_are_not_mixed(tmp_path: Path) -> None:
     for run in ("one", "two"):
         manifest = msgspec.json.encode(Manifest(run_id=run))

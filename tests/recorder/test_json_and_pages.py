@@ -113,7 +113,17 @@ def test_other_pages_are_none(tmp_path) -> None:
     write(tmp_path, otherDOThtml=b"<html><title>Grafana</title>", emptyDOThtml=page())
     evidence = read_evidence(tmp_path)
     assert [file.reason for file in evidence.ignored] == ["not a dump by its name"]
-    assert ["the page holds no rank's JSON" in one.error for one in evidence.unreadable] == [True]
+    assert [(one.rank, "the page holds no rank's JSON" in one.error) for one in evidence.unreadable] == [(None, True)]
+
+
+def test_a_page_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hangdrill.recorder.debug_page.MAX_DUMP_BYTES", 100)
+    with pytest.raises(DumpError, match="more than a page may have"):
+        split_page(page(block(0, DUMP)))
+
+
+def test_a_rank_that_answered_in_text_is_left_out() -> None:
+    assert list(split_page(page(block(0, "not found"), block(1, DUMP)))) == [1]
 
 
 def test_pieces_of_a_page_in_any_order_are_read_or_refused() -> None:

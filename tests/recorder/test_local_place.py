@@ -164,3 +164,13 @@ def test_names_that_would_steer_a_terminal_are_written_out(tmp_path: Path) -> No
     shown = [one.path for one in evidence.ignored] + [one.file for one in evidence.unreadable]
     assert {Path(text).name for text in shown} == {"fr_0\\x1b[2J\\x0a\\udcff", "fr_1\\x0d"}
     assert all(text.isprintable() for text in shown)
+
+
+def test_a_file_that_grows_past_the_bound_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, fr_0=b"x" * 200)
+    really = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda handle: os.stat_result([*really(handle)[:6], 0, *really(handle)[7:]]))
+    with pytest.raises(DumpError, match=r"101 bytes is more than a dump may have \(100\)"):
+        read_regular(tmp_path / "fr_0", 100)

@@ -109,3 +109,17 @@ def test_one_file_that_fails_leaves_the_others(memory: Any, monkeypatch: pytest.
     assert [(one.rank, one.error) for one in evidence.unreadable] == [
         (1, "the file system does not answer: OSError: throttled")
     ]
+
+
+def test_a_manifest_behind_a_url_is_believed(memory: Any) -> None:
+    memory.pipe("/job/manifest.json", b'{"schema": "hangdrill.manifest/1", "world_size": 9}')
+    assert read_evidence("memory://job").world_size == 9
+
+
+def test_a_file_system_that_cannot_be_made_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no region")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", fail)
+    with pytest.raises(MachineError, match="does not answer: RuntimeError: no region"):
+        open_place("memory://job")
