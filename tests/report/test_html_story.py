@@ -168,6 +168,14 @@ def test_two_dumps_of_a_rank_are_one_row_and_what_is_finished_stays_finished():
     assert story == tell_story(found, dumps)
 
 
+def test_members_that_a_dump_makes_up_do_not_fill_the_page():
+    (lonely, _) = stalled(2, [1])
+    group = msgspec.structs.replace(lonely.groups[0], ranks=tuple(range(0, 100_000, 2)))
+    story = tell_story(*told([msgspec.structs.replace(lonely, groups=(group,))]))
+    assert sum(row.count for row in story.pictures[0].rows) == 50_000
+    assert len(msgspec.json.encode(story.pictures)) < 500_000
+
+
 def test_thousands_of_ranks_that_all_differ_stay_within_the_budget():
     dumps = [
         dump(rank, 300 - (rank == 7), 400, pending=rank != 7, kept=2 + rank % 180, stacks=False) for rank in range(400)

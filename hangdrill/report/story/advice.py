@@ -12,7 +12,7 @@ from hangdrill.report.story.stuck import operation_name
 __all__ = ["next_steps"]
 
 BY_KIND = {
-    HangKind.OP_MISMATCH: "the branch of the code that makes ranks call different operations: compare the lines above",
+    HangKind.OP_MISMATCH: "the branch of the code that makes ranks call different operations: compare the lines they wait at",
     HangKind.SHAPE_MISMATCH: "what the size of this tensor depends on: the last batch, padding, the number of experts",
     HangKind.DTYPE_MISMATCH: "what the dtype of this tensor depends on: autocast, a checkpoint, a rank's own settings",
     HangKind.P2P_UNMATCHED: "the schedule of sends and receives: who should have posted the other side, and when",
@@ -40,7 +40,7 @@ def _steps(diagnosis: Diagnosis, roles: Roles, slices: Mapping[int, RankSlice]) 
     missing = set(diagnosis.ranks.missing) - roles.culprits
     if missing:
         yield f"the logs of {ranks_text(missing)}, whose dumps are missing"
-    if not roles.culprits and (not missing or diagnosis.kind is HangKind.ALL_JOINED):
+    if not roles.culprits and not missing and diagnosis.kind not in BY_KIND:
         yield "the GPUs, the network and the stacks of all ranks: the recorder has no more to say"
 
 

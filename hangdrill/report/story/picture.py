@@ -23,6 +23,8 @@ CONTEXT = 11
 """So many sequences before the last one are shown at least, also when no dump goes back so far."""
 MOST_CELLS = 400_000
 MOST_PICTURES = 6
+MOST_RUNS = 20_000
+"""So many runs of ranks can be unfolded of one row."""
 MISMATCHES = {HangKind.SHAPE_MISMATCH, HangKind.DTYPE_MISMATCH, HangKind.OP_MISMATCH}
 
 Alike = Mapping[Standing, list[int]]
@@ -148,7 +150,7 @@ class _Painter:
             PictureRow(
                 label=label_of(ranks),
                 count=len(ranks),
-                runs=runs_of(ranks),
+                runs=runs_of(ranks)[:MOST_RUNS],
                 role=standing.role,
                 is_culprit=standing.is_culprit,
                 cells=_run_lengths(cells),

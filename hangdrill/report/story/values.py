@@ -106,8 +106,11 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PictureRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Ranks whose cells are equal. runs: first and last rank of each run. cells: run-length encoded, "180c1p9a".
-    odd: operations that differ from the column's, by column."""
+    """Ranks whose cells are equal.
+
+    runs: first and last rank of each run, bounded. cells: run-length encoded, "180c1p9a". odd: operations that differ
+    from the column's, by column.
+    """
 
     label: str
     count: int
