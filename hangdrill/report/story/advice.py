@@ -12,7 +12,7 @@ from hangdrill.report.story.stuck import operation_name
 __all__ = ["next_steps"]
 
 BY_KIND = {
-    HangKind.OP_MISMATCH: "the branch of the code that makes ranks call different operations: compare the lines they wait at",
+    HangKind.OP_MISMATCH: "the branch of the code that makes ranks call different operations: compare their lines",
     HangKind.SHAPE_MISMATCH: "what the size of this tensor depends on: the last batch, padding, the number of experts",
     HangKind.DTYPE_MISMATCH: "what the dtype of this tensor depends on: autocast, a checkpoint, a rank's own settings",
     HangKind.P2P_UNMATCHED: "the schedule of sends and receives: who should have posted the other side, and when",
