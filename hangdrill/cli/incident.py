@@ -21,7 +21,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "--world-size", type=click.IntRange(min=1), help="How many ranks the job had; default: the highest rank seen."
+    "--world-size", type=click.IntRange(min=1), help="How many ranks the job had; default: what the dumps say."
 )
 @click.option("--prefix", help="Read only files called PREFIX<rank>, whatever else is there.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.diagnosis/1.")

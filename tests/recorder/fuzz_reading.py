@@ -1,6 +1,7 @@
 """Spoils real dumps and reads them: a diagnosis or one clear error, never a traceback, a hang, code run, or 200 MB.
 
-    python tests/recorder/fuzz_reading.py --mutations 1000000 [--processes 2] [--seed 0] [--prefixes]
+    python tests/recorder/fuzz_reading.py --mutations 1000000 [--processes 2] [--seed 0]
+    python tests/recorder/fuzz_reading.py --prefixes [--stride 4]   # every prefix of every file instead
     python tests/recorder/fuzz_reading.py --only 4711          # one mutation again, with its traceback
 
 Each process is limited in memory and watched by an audit hook (nothing may be executed, written or looked up by a
@@ -103,10 +104,10 @@ def case_number(number: int, seed: int, known: tuple[Seed, ...]) -> tuple[Seed, 
     return chosen, mutated(chosen.data, tuple(one.data for one in known), dice)
 
 
-def prefixes(known: tuple[Seed, ...]) -> Iterator[tuple[Seed, bytes]]:
-    """Every prefix of every file."""
+def prefixes(known: tuple[Seed, ...], stride: int) -> Iterator[tuple[Seed, bytes]]:
+    """Every prefix of every file, or every stride-th."""
     for seed in known:
-        for size in range(len(seed.data)):
+        for size in range(0, len(seed.data), stride):
             yield seed, seed.data[:size]
 
 
@@ -156,7 +157,7 @@ def main() -> int:
         first, last = options.child
         cases = ((number, *case_number(number, options.seed, known)) for number in range(first, last))
         if options.prefixes:
-            whole = enumerate(prefixes(known))
+            whole = enumerate(prefixes(known, options.stride))
             cases = ((number, *case) for number, case in whole if number % last == first)
         child(cases, lambda line: print(json.dumps(line), flush=True))
         return 0
@@ -167,7 +168,7 @@ def _parent(options: argparse.Namespace) -> int:
     """Start the children, add up what they say."""
     began = time.monotonic()
     share = -(-options.mutations // options.processes)
-    base = [sys.executable, __file__, "--seed", str(options.seed)]
+    base = [sys.executable, __file__, "--seed", str(options.seed), "--stride", str(options.stride)]
     plans = [
         [*base, "--child", str(at), str(min(at + share, options.mutations))]
         for at in range(0, options.mutations, share)
@@ -207,6 +208,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutations", type=int, default=10_000)
     parser.add_argument("--prefixes", action="store_true", help="Every prefix of every file instead.")
+    parser.add_argument("--stride", type=int, default=1, help="Every so-many-th prefix only.")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, metavar="NUMBER", help="Read this mutation again.")

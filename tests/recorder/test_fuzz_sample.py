@@ -25,6 +25,12 @@ def test_mutated_dumps_end_in_a_diagnosis_or_one_error_within_the_limits() -> No
     assert "violations: 0" in done.stdout
 
 
+def test_so_do_cut_files() -> None:
+    done = run("--prefixes", "--stride", "701")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "violations: 0" in done.stdout
+
+
 def test_a_mutation_can_be_read_again() -> None:
     assert run("--only", "17").stdout == run("--only", "17").stdout != ""
 
