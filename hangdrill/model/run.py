@@ -119,7 +119,7 @@ class RankPull(msgspec.Struct, frozen=True, kw_only=True):
     last_trace_ns: int | None = None
     notes: tuple[str, ...] = ()
     counts: tuple["GroupCount", ...] = ()
-    """The agent's own counts when its pull was over: readable also of a rank that is stopped, holds its GIL or was killed.
+    """The agent's own counts at the end of the pull: readable also of a rank that is stopped, holds its GIL or is dead.
     Empty without an agent, and under placement "wrapped", which misses what C++ starts."""
 
 
@@ -244,7 +244,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Every dump that parsed, by rank; the richest first. Native files and pulled ones stand side by side."""
     unreadable: Mapping[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
     stacks: Mapping[int, tuple[Frame, ...]] = msgspec.field(default_factory=dict)
-    """Where each rank's main thread stood when its stacks were taken, innermost frame first; to be shown, not judged."""
+    """Where each rank's main thread stood when its stacks were taken, innermost frame first: to show, not to judge."""
     diagnosis: Diagnosis | None = None
     job_exit_code: int | None = None
     leftovers: tuple[Leftover, ...] | None = None
