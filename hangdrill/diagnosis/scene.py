@@ -153,6 +153,8 @@ def _late(scene: Scene, progress: Progress, sequence: int) -> dict[int, float]:
         for rank in progress.group.ranks
         if rank not in scene.untrusted and (operations := progress.operations(rank, sequence))
     }
+    if not entries:  # a damaged dump may claim an operation of a group whose members it is not among
+        return {}
     limit_ns = max(operation.timeout_ms for operation in entries.values()) * 1_000_000
     created = [operation.created_ns for operation in entries.values()]
     if not 0 < limit_ns < max(created) - min(created):

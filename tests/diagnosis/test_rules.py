@@ -571,3 +571,9 @@ def test_a_rank_alone_in_its_group_waits_for_something_that_is_not_shown() -> No
     dumps = [dump(0, "all_reduce"), dump(1, "all_reduce", "mesh_tp:all_reduce!"), dump(2, "all_reduce")]
     diagnosis = ask(*dumps, launch_groups=(world(3), own))
     assert (diagnosis.verdict, named(diagnosis)) == (HangVerdict.UNDECIDED, [])
+
+
+def test_a_group_that_lacks_the_very_rank_that_waits_in_it_is_no_crash() -> None:
+    spoiled = Group(name="0", desc="default_pg", ranks=(5, 6))
+    dumps = [dump(rank, "all_reduce", "all_reduce!", groups=(spoiled,)) for rank in range(3)]
+    assert ask(*dumps).verdict is not HangVerdict.NO_HANG
