@@ -90,7 +90,7 @@ class EvidenceStore:
 
     def withdraw_notice(self) -> None:
         """The job went on after all: there is no hang, whatever evidence was pulled."""
-        self._replace(noticed_ns=None, notice="", complete=False)
+        self._replace(noticed_ns=None, notice="")
 
     def completed(self, complete: bool) -> None:
         """Whether every expected rank has been pulled or given up."""

@@ -57,8 +57,8 @@ def test_quick_set_passes_as_a_whole(tmp_path: Path):
     ran = hangdrill("run", "-j", "2", "--out", tmp_path, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert len(summary["drills"]) >= 8
-    assert {drill["verdict"] for drill in summary["drills"]} == {"pass"}
+    assert len(summary["results"]) >= 8
+    assert {result["verdict"] for result in summary["results"]} == {"pass"}
 
 
 def test_public_style_script_is_drilled_unchanged(tmp_path: Path):
