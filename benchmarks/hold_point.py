@@ -1,14 +1,16 @@
 """What the agent's hook costs a healthy job: an all_reduce loop of two gloo ranks without, with, and after the hook.
 
-The same loop runs alternately without a hook on a group that never had one ("no hook"), and on a second group with the
-counting hook ("armed"), with the hook of the faulty rank, which also looks for its operation ("watching"), and with the
-hooks taken off again ("disarmed"). Rounds are short, so that many are undisturbed by the rest of the machine, and the
-fastest tenth of each is compared. gloo's own time varies by more than the hook costs when the machine is busy, so the
-same is measured with torch's fake backend, which communicates nothing. Goal: at most 2.5 us an operation, 0 disarmed.
+The same loop runs in short rounds, in random order: without a hook ("no hook"), again without ("placebo": what differs
+here is noise), with the counting hook ("armed"), with the hook of the faulty rank, which also looks for its operation
+("watching"), and with the hooks taken off again ("disarmed"). Each is compared with "no hook" of the same round; printed
+are the median of those differences and its 95 % bootstrap interval. gloo's own time varies by more than the hook costs,
+so the same is measured with torch's fake backend, which communicates nothing and shows the hook alone.
+Goal: at most 2.5 us an operation, 0 disarmed.
 """
 
 import argparse
 import os
+import random
 import socket
 import statistics
 import tempfile
@@ -32,7 +34,7 @@ from hangdrill.rank.orders import FaultOrder, Identity, Orders
 from hangdrill.rank.places import OperationPlace
 from hangdrill.rank.record import Record
 
-MODES = ("no hook", "armed", "watching", "disarmed")
+MODES = ("no hook", "placebo", "armed", "watching", "disarmed")
 FAR_AWAY = 1_000_000_000
 GOAL_US = 2.5
 
@@ -51,7 +53,7 @@ class Bench:
 
     def group(self, mode: str) -> Any:
         """The group of a mode, with that mode's hooks on it."""
-        if mode == "no hook":
+        if mode in ("no hook", "placebo"):
             return self.bare
         self.hooked.unregister_pre_hook(HOOK_ID)
         if mode in self.hooks:
@@ -97,9 +99,9 @@ def rank_main(rank: int, options: SimpleNamespace) -> None:
     for mode in MODES:
         loop_us(bench.group(mode), tensor, 4 * options.operations)  # connections, caches
     found: dict[str, list[float]] = {mode: [] for mode in MODES}
-    for number in range(options.rounds):
-        for index in range(len(MODES)):
-            mode = MODES[(index + number) % len(MODES)]
+    order = random.Random(0)  # the same on both ranks
+    for _ in range(options.rounds):
+        for mode in order.sample(MODES, len(MODES)):
             found[mode].append(loop_us(bench.group(mode), tensor, options.operations))
     if rank == 0:
         report(options.backend, found)
@@ -109,12 +111,20 @@ def rank_main(rank: int, options: SimpleNamespace) -> None:
 
 
 def report(backend: str, found: dict[str, list[float]]) -> None:
-    """The time that the fastest tenth of the rounds kept to: what else runs on the machine only ever adds."""
-    least = {mode: statistics.quantiles(times, n=10)[0] for mode, times in found.items()}
-    bare = least["no hook"]
-    print(f"{backend}: all_reduce of 1 KiB, fastest tenth of {len(found['no hook'])} rounds", flush=True)
-    for mode, time_us in least.items():
-        print(f"  {mode:9} {time_us:8.2f} us   {time_us - bare:+6.2f} us   {time_us / bare:5.3f} x", flush=True)
+    """Medians, and each mode's difference from "no hook" in the same round."""
+    print(f"{backend}: all_reduce of 1 KiB, {len(found['no hook'])} rounds", flush=True)
+    for mode, times in found.items():
+        differences = [one - bare for one, bare in zip(times, found["no hook"], strict=True)]
+        low, high = interval(differences)
+        difference = f"{statistics.median(differences):+7.2f} us [{low:+.2f}, {high:+.2f}]"
+        print(f"  {mode:9} {statistics.median(times):8.2f} us   {difference}", flush=True)
+
+
+def interval(values: list[float], *, resamples: int = 1000) -> tuple[float, float]:
+    """The 95 % bootstrap interval of the median."""
+    chance = random.Random(1)
+    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(resamples))
+    return medians[resamples // 40], medians[-resamples // 40]
 
 
 def free_port() -> int:
