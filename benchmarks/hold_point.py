@@ -2,7 +2,7 @@
 
 The same loop runs in short rounds, in random order: without a hook ("no hook"), again without ("placebo": what differs
 here is noise), with the counting hook ("armed"), with the hook of the faulty rank, which also looks for its operation
-("watching"), and with the hooks taken off again ("disarmed"). Each is compared with "no hook" of the same round; printed
+("watching"), and with the hooks off again ("disarmed"). Each is compared with "no hook" of the same round; printed
 are the median of those differences and its 95 % bootstrap interval. gloo's own time varies by more than the hook costs,
 so the same is measured with torch's fake backend, which communicates nothing and shows the hook alone.
 Goal: at most 2.5 us an operation, 0 disarmed.
