@@ -85,17 +85,26 @@ def _transfers_hidden(scene: Scene, reports: Collection[RankPull]) -> bool:
 
 
 def may_hide(case: Case, rank: int) -> bool:
-    """Whether a rank that seems idle may be inside of a send or receive that its record does not show: gloo's, or a
-    batch of nccl2, which is recorded as completed and so left out of active operations.
+    """Whether a rank that seems idle may be inside of an operation that its record does not show: a send or receive of
+    gloo, a batch of nccl2, which is recorded as completed and so left out of active operations, or what a cut file
+    lost.
 
     Not if its process says why it is away, nor if its agent has counted nothing since its last recorded operation.
     """
     view, report = case.scene.views[rank], case.reports.get(rank)
     if report is not None and suspicious(report):
         return False
+    if view.cut and not _finished_all(view):
+        return True
     if case.transfers_hidden:
         return report is None or not _counted_nothing_since(view, report)
     return not view.full and _transfers_of_nccl2(case.scene)
+
+
+def _finished_all(view: RankView) -> bool:
+    """Whether pg_status, which stands before the operations in a file, says that everything enqueued is completed."""
+    statuses = view.statuses.values()
+    return bool(statuses) and all(status.last_completed >= status.last_enqueued for status in statuses)
 
 
 def _counted_nothing_since(view: RankView, report: RankPull) -> bool:

@@ -22,6 +22,7 @@ class RankView:
 
     full: a whole history is there, so that what is not in it was not entered (or was forgotten before first_record).
     listed: a dump lists all active operations, so that what comes after the last of them was not entered.
+    cut: only cut files are there. What a rank is inside of is the first thing that a cut removes.
     first_record: the recorder's number of the oldest operation kept; 0 means that nothing was forgotten.
     groups: members by name and description, as the rank's own pg_config says.
     """
@@ -33,6 +34,7 @@ class RankView:
     seen_ranks: set[int] = field(default_factory=set)
     full: bool = False
     listed: bool = False
+    cut: bool = False
     first_record: int = 0
     contradictory: bool = False
 
@@ -107,6 +109,7 @@ def _merge(rank: int, dumps: list[RankDump]) -> RankView:
             view.statuses[status.pg_id] = _later(view.statuses.get(status.pg_id), status)
     view.operations = _settle_batches([known[number] for number in sorted(known)])
     whole = [dump for dump in dumps if dump.operations and not dump.only_active and not dump.salvaged]
+    view.cut = not whole and any(dump.salvaged for dump in dumps)
     view.full = bool(whole) or (view.empty and any(dump.groups and not dump.salvaged for dump in dumps))
     view.listed = not view.empty and any(dump.only_active for dump in dumps)
     view.first_record = min((dump.operations[0].record_id for dump in whole), default=0)

@@ -577,3 +577,12 @@ def test_a_group_that_lacks_the_very_rank_that_waits_in_it_is_no_crash() -> None
     spoiled = Group(name="0", desc="default_pg", ranks=(5, 6))
     dumps = [dump(rank, "all_reduce", "all_reduce!", groups=(spoiled,)) for rank in range(3)]
     assert ask(*dumps).verdict is not HangVerdict.NO_HANG
+
+
+def test_a_cut_file_does_not_prove_that_its_rank_waits_for_nobody() -> None:
+    others = [one for one in hung() if one.rank != 1]
+    inside_of_what_was_cut = (status("0", 1), status("1", 1, 0))
+    cut = dump(1, "all_reduce", salvaged=True, cut_at_byte=100, status=inside_of_what_was_cut)
+    assert named(ask(*others, cut)) == []
+    idle = msgspec.structs.replace(cut, status=(status("0", 1), status("1", 1)))
+    assert named(ask(*others, idle)) == [1]
