@@ -107,6 +107,20 @@ class RankExit(msgspec.Struct, frozen=True, kw_only=True):
     time_ns: int
 
 
+class GroupCount(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's own record of one group, counted by the agent's hook: the truth the dump is checked against."""
+
+    name: str
+    desc: str
+    ranks: tuple[int, ...]
+    backend_class: str = ""
+    collectives: int = 0
+    p2p: int = 0
+    last_operation_ns: int = 0
+    """When the rank entered the last of them (word 3 of the slot in `ops`), 0 when never or not known. With it a check
+    can tell operations that came after the evidence was pulled from operations that the dump lost."""
+
+
 class RankPull(msgspec.Struct, frozen=True, kw_only=True):
     """What the collector saw of one rank."""
 
@@ -118,7 +132,7 @@ class RankPull(msgspec.Struct, frozen=True, kw_only=True):
     exit: RankExit | None = None
     last_trace_ns: int | None = None
     notes: tuple[str, ...] = ()
-    counts: tuple["GroupCount", ...] = ()
+    counts: tuple[GroupCount, ...] = ()
     """The agent's own counts at the end of the pull: readable also of a rank that is stopped, holds its GIL or is dead.
     Empty without an agent, and under placement "wrapped", which misses what C++ starts."""
 
@@ -135,20 +149,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = False
     ranks: tuple[RankPull, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
-
-
-class GroupCount(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank's own record of one group, counted by the agent's hook: the truth the dump is checked against."""
-
-    name: str
-    desc: str
-    ranks: tuple[int, ...]
-    backend_class: str = ""
-    collectives: int = 0
-    p2p: int = 0
-    last_operation_ns: int = 0
-    """When the rank entered the last of them (word 3 of the slot in `ops`), 0 when never or not known. With it a check
-    can tell operations that came after the evidence was pulled from operations that the dump lost."""
 
 
 class AgentFacts(msgspec.Struct, frozen=True, kw_only=True):
