@@ -22,7 +22,7 @@ help:
 $(VENV)/run.stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . "torch==2.15.0"
+	$(BIN)/python -m pip install --quiet --editable ".[torch]" "torch==2.15.0"
 	@touch $@
 
 # What testing needs on top.
