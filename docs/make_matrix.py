@@ -18,6 +18,8 @@ Every built-in workload, every fault, on the first, a middle and the last rank, 
 run by `make matrix` (three ranks a job, four for `mesh-2d`; process-group timeout 4 s; the collector's road; torch
 {torch}).
 
+The page may join several runs: of a cell that was run again on mended code, the last run counts.
+
 - **right**: the verdict and the culprit are the injected truth. For `slow` and `none` that is: no hang is reported.
   The same holds for wrong shapes and dtypes of the pipeline's sends: gloo takes a send that is smaller than the
   receive's buffer, and nothing hangs.

@@ -32,7 +32,7 @@ def list_rank_files(directory: Path) -> dict[RankKey, set[str]]:
     """For every rank in a directory, the kinds of files it has there. A directory that is gone has none."""
     found: dict[RankKey, set[str]] = {}
     try:
-        names = os.listdir(directory)  # noqa: PTH208
+        names = os.listdir(directory)  # noqa: PTH208 - names alone, at every look
     except OSError:
         return found
     for name in names:

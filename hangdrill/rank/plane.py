@@ -31,7 +31,7 @@ def recorder_of(backend_class: str, requested: str) -> str:
 def dump_history(backend: str, *, stacks: bool) -> bytes:
     """The full history of one backend's recorder, as torch's pickle."""
     if backend in ("nccl-legacy", "") or not hasattr(c10d, "_dump_fr_trace"):
-        legacy = c10d._dump_nccl_trace  # type: ignore[attr-defined]
+        legacy = c10d._dump_nccl_trace  # type: ignore[attr-defined]  # torch is not typed here
         return bytes(legacy(includeCollectives=True, includeStackTraces=stacks, onlyActive=False))
     try:
         return bytes(c10d._dump_fr_trace(True, stacks, False, backend))
