@@ -82,6 +82,7 @@ def _by_reports(case: Case) -> Judgement | None:
     note = f"{name_ranks(fallen)} failed inside of operations that the recorder does not show as unfinished"
     if not fallen:
         note = f"the recorder shows nothing unfinished, yet {name_ranks(ranks - broken)} had not ended"
+    # mypy cannot know that who fell has announced an end.
     entered = all(case.reports[rank].exit.last_sequence for rank in fallen)  # type: ignore[union-attr]
     standing = ranks - fallen
     named = broken or standing

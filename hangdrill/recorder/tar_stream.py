@@ -77,6 +77,7 @@ class _Source:
         self.packed = file
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
+        # GzipFile reads like a binary file, but is not typed as one.
         self.file: BinaryIO = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
         self.total = 0
         self.left = 0

@@ -91,7 +91,7 @@ def test_a_directory_deeper_than_a_unix_address_is_reached(tmp_path):
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     descriptor = os.open(deep, os.O_RDONLY | os.O_DIRECTORY)
-    before = os.getcwd()  # noqa: PTH109
+    before = os.getcwd()  # noqa: PTH109 - the text, unresolved
     os.chdir(deep)
     try:
         from pathlib import Path
