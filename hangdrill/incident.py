@@ -13,7 +13,7 @@ import msgspec
 from hangdrill.diagnosis import diagnose as diagnose_dumps
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.errors import UsageError
-from hangdrill.recorder import MAX_WORLD, DumpError, Evidence, IgnoredFile, merge_evidence, read_evidence
+from hangdrill.recorder import MAX_WORLD, DumpError, Each, Evidence, IgnoredFile, merge_evidence, read_evidence
 
 __all__ = ["AnyPath", "diagnose", "diagnose_evidence", "read_incident"]
 
@@ -38,10 +38,10 @@ def diagnose(
     return diagnose_evidence(read_incident(paths, prefix=prefix), world_size=world_size)
 
 
-def read_incident(paths: Sequence[AnyPath], *, prefix: str | None = None) -> Evidence:
-    """The evidence of all paths together. Raises DumpError when nothing there claims to be a dump."""
+def read_incident(paths: Sequence[AnyPath], *, prefix: str | None = None, each: Each = map) -> Evidence:
+    """The evidence of all paths together; `each` reads the files. Raises DumpError when nothing claims to be a dump."""
     places = [_as_prefix(path, prefix) for path in _distinct(paths)]
-    evidence = merge_evidence([read_evidence(path, prefix=one) for path, one in places])
+    evidence = merge_evidence([read_evidence(path, prefix=one, each=each) for path, one in places])
     if not evidence.claimed and not evidence.found:
         raise _no_dumps(evidence, paths, prefix)
     return evidence

@@ -11,6 +11,7 @@ from hangdrill.recorder.errors import DamagedDumpError, DumpError, UnsafeDumpErr
 from hangdrill.recorder.evidence import (
     MAX_WORLD,
     DuplicateRank,
+    Each,
     Evidence,
     Outcome,
     merge_evidence,
@@ -29,6 +30,7 @@ __all__ = [
     "DumpFiles",
     "DumpJob",
     "DuplicateRank",
+    "Each",
     "Evidence",
     "IgnoredFile",
     "Outcome",

@@ -20,7 +20,7 @@ from hangdrill.recorder.opening import open_place
 from hangdrill.recorder.places import DumpJob, IgnoredFile, Place
 from hangdrill.recorder.reader import parse_dump, read_dump
 
-__all__ = ["MAX_WORLD", "DuplicateRank", "Evidence", "Outcome", "merge_evidence", "read_evidence", "read_job"]
+__all__ = ["MAX_WORLD", "DuplicateRank", "Each", "Evidence", "Outcome", "merge_evidence", "read_evidence", "read_job"]
 
 FACTS = ".facts.json"
 MAX_WORLD = 1_000_000
@@ -61,7 +61,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Each = Callable[[Callable[[DumpJob], Outcome], Iterable[DumpJob]], Iterable[Outcome]]
-"""How jobs are read: `map`, or the `map` of an executor."""
+"""How jobs are read: `map`, or what `hangdrill.readers` makes of an executor. Outcomes come in the order of the jobs.
+
+The jobs must be taken as they are needed: of an archive, each carries its bytes. `operator.length_hint` counts them."""
 
 
 def read_evidence(path: str | os.PathLike[str], *, prefix: str | None = None, each: Each = map) -> Evidence:
@@ -69,7 +71,7 @@ def read_evidence(path: str | os.PathLike[str], *, prefix: str | None = None, ea
     directory (then its evidence and its agents' groups). Raises DumpError, UsageError or MachineError."""
     with closing(open_place(path)) as place:
         files = find_dumps(place, prefix=prefix)
-        outcomes = tuple(each(read_job, _jobs(place, files)))
+        outcomes = tuple(each(read_job, _Jobs(place, files)))
         groups = _launch_groups(place, files.manifests)
     unreadable = [one.unreadable for one in outcomes if one.unreadable is not None]
     lost = "the manifest lists it, and it is not there"
@@ -148,6 +150,20 @@ def _duplicates(parts: tuple[Evidence, ...]) -> tuple[DuplicateRank, ...]:
             if dump.rank in files and dump.path not in files[dump.rank]:
                 files[dump.rank].append(dump.path)
     return tuple(DuplicateRank(rank=rank, files=tuple(files[rank])) for rank in sorted(files))
+
+
+class _Jobs:
+    """The jobs of a place, made as they are asked for, and about how many there will be."""
+
+    def __init__(self, place: Place, files: DumpFiles) -> None:
+        self.place = place
+        self.files = files
+
+    def __iter__(self) -> Iterator[DumpJob]:
+        return _jobs(self.place, self.files)
+
+    def __length_hint__(self) -> int:
+        return sum(len(names) for names in self.files.files.values()) + len(self.files.pages)
 
 
 def _jobs(place: Place, files: DumpFiles) -> Iterator[DumpJob]:
