@@ -9,15 +9,16 @@ work is bounded by the size of the file.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from itertools import islice
 from typing import Any, NoReturn, TypeVar
 
 from hangdrill.model.dump import DumpFormat, Frame, Group, GroupStatus, Operation, OperationState, RankDump
+from hangdrill.model.table import OperationTable
 from hangdrill.recorder.errors import DamagedDumpError, DumpError
 from hangdrill.recorder.printable import printable
 
-__all__ = ["read_shape"]
+__all__ = ["ShapeReader", "read_shape"]
 
 MAX_OPERATIONS = 1_000_000
 MAX_MEMBERS = 4_000_000
@@ -43,28 +44,42 @@ def read_shape(
     reason: str = "",
 ) -> RankDump:
     """The dump in a plain value. open_ids: containers that a cut left incomplete; entries among them are left out."""
-    return _Reader(rank, path, open_ids).dump(root, form, cut_at_byte, reason)
+    return ShapeReader(rank, path, open_ids).dump(root, form, cut_at_byte, reason)
 
 
-class _Reader:
+class ShapeReader:
     """Reads one dump, remembering what it has read by identity."""
 
-    def __init__(self, rank: int, path: str, open_ids: frozenset[int]) -> None:
+    def __init__(self, rank: int, path: str, open_ids: frozenset[int] = frozenset()) -> None:
         self.rank = rank
         self.path = path
         self.open_ids = open_ids
         self.memo: dict[tuple[int, int], Any] = {}
+        self.kept: list[object] = []
+        self.equals: dict[tuple[int, ...], Any] = {}
+        self.equal_sizes: dict[str, tuple[int, ...]] = {}
+        self.texts: dict[str, str] = {}
         self.names: dict[str, tuple[str, str, int | None]] = {}
         self.frames_seen: dict[tuple[str, int, str], Frame] = {}
 
-    def dump(self, root: object, form: DumpFormat, cut_at_byte: int | None, reason: str) -> RankDump:
+    def dump(
+        self,
+        root: object,
+        form: DumpFormat,
+        cut_at_byte: int | None = None,
+        reason: str = "",
+        operations: OperationTable | None = None,
+    ) -> RankDump:
+        """The dump in a plain value; operations: where they have been read already."""
         cut = cut_at_byte is not None
         if type(root) is not dict or not (root.keys() & {"version", "entries", "pg_config", "pg_status"}):
             if cut:
                 self._damaged(f"{reason} at byte {cut_at_byte}, before anything that could be saved")
             self._fail("", f"expected a dict with version, pg_config, pg_status and entries, got {_show(root)}")
         version = self.version(root.get("version"), cut)
-        operations = self.operations(root.get("entries"), "entries")
+        if operations is None:
+            operations = OperationTable.of(self.operations(root.get("entries"), "entries"))
+        self.check_number(operations)
         status = self.status(root.get("pg_status"))
         return RankDump(
             rank=self.rank,
@@ -136,12 +151,20 @@ class _Reader:
 
     def operations(self, value: object, at: str) -> tuple[Operation, ...]:
         entries = self.items(value, at)
-        if len(entries) > MAX_OPERATIONS:
-            self._fail(at, f"{len(entries)} operations are more than {MAX_OPERATIONS}")
+        self.check_number(entries)
         read = self.operation
         return tuple(
             self.once(entry, 0, read, f"{at}[{i}]") for i, entry in enumerate(entries) if id(entry) not in self.open_ids
         )
+
+    def check_number(self, operations: Sized) -> None:
+        if len(operations) > MAX_OPERATIONS:
+            self._fail("entries", f"{len(operations)} operations are more than {MAX_OPERATIONS}")
+
+    def entry(self, value: object, at: str) -> Operation:
+        """An operation of a value that nothing else keeps: kept here, since what is read is remembered by identity."""
+        self.kept.append(value)
+        return self.operation(value, at)
 
     def operation(self, value: object, at: str) -> Operation:
         if type(value) is not dict:
@@ -211,16 +234,23 @@ class _Reader:
         return self.text(pair[0], f"{at}[0]"), self.text(pair[1], f"{at}[1]")
 
     def sizes(self, value: object, at: str) -> tuple[tuple[int, ...], ...]:
-        return tuple(self.once(size, 5, self.size, at) for size in self.items(value, at))
+        return self.one_of(tuple(self.once(size, 5, self.size, at) for size in self.items(value, at)))
 
     def size(self, value: object, at: str) -> tuple[int, ...]:
-        return tuple(self.number(number, at) for number in self.items(value, at))
+        numbers = tuple(self.number(number, at) for number in self.items(value, at))
+        return self.equal_sizes.setdefault(str(numbers), numbers)  # by text: whose hashes nobody can foresee
 
     def dtypes(self, value: object, at: str) -> tuple[str, ...]:
-        return tuple(self.text(dtype, at) for dtype in self.items(value, at))
+        return self.one_of(tuple(self.text(dtype, at) for dtype in self.items(value, at)))
 
     def frames(self, value: object, at: str) -> tuple[Frame, ...]:
-        return tuple(self.once(frame, 6, self.frame, f"{at}[{i}]") for i, frame in enumerate(self.items(value, at)))
+        frames = (self.once(frame, 6, self.frame, f"{at}[{i}]") for i, frame in enumerate(self.items(value, at)))
+        return self.one_of(tuple(frames))
+
+    def one_of(self, values: tuple[T, ...]) -> tuple[T, ...]:
+        """One tuple for all equal ones, of values each of which is one for all equal ones."""
+        found: tuple[T, ...] = self.equals.setdefault(tuple(map(id, values)), values)
+        return found
 
     def frame(self, value: object, at: str) -> Frame:
         fields = dict(self.mapping(value, at))
@@ -255,7 +285,9 @@ class _Reader:
     def text(self, value: object, at: str) -> str:
         if type(value) is not str:
             self._fail(at, f"expected text, got {_show(value)}")
-        return printable(value if len(value) <= MAX_TEXT else value[:MAX_TEXT])
+        if value not in self.texts:
+            self.texts[value] = printable(value if len(value) <= MAX_TEXT else value[:MAX_TEXT])
+        return self.texts[value]
 
     def number(self, value: object, at: str) -> int:
         """An integer of 64 bits; the JSON of the control plane writes some as text."""
@@ -300,7 +332,7 @@ def _show(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def _is_only_active(operations: tuple[Operation, ...], status: tuple[GroupStatus, ...], form: DumpFormat) -> bool:
+def _is_only_active(operations: OperationTable, status: tuple[GroupStatus, ...], form: DumpFormat) -> bool:
     """Whether finished operations were left out, so that absence proves nothing.
 
     The recorder numbers all operations of a process, so a full history is a run of numbers. A history that consists of
@@ -309,7 +341,6 @@ def _is_only_active(operations: tuple[Operation, ...], status: tuple[GroupStatus
     """
     if not operations:
         return form is DumpFormat.JSON or any(group.last_enqueued >= 0 for group in status)
-    if any(operation.retired or operation.state is OperationState.COMPLETED for operation in operations):
+    if any(kind.retired or kind.state is OperationState.COMPLETED for kind in operations.kinds):
         return False
-    ids = [operation.record_id for operation in operations]
-    return ids != list(range(len(ids)))
+    return any(map(int.__ne__, operations.record_ids, range(len(operations))))

@@ -17,7 +17,17 @@ import msgspec
 
 from hangdrill.recorder.errors import DumpError, UnsafeDumpError
 
-__all__ = ["MAX_DEPTH", "MAX_DUMP_BYTES", "PickleTree", "walk_pickle"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_DUMP_BYTES",
+    "Damaged",
+    "PickleTree",
+    "check_unfolded",
+    "walk_head",
+    "walk_part",
+    "walk_pickle",
+    "walk_tail",
+]
 
 MAX_DUMP_BYTES = 64 * 1024 * 1024
 """A dump of the default 2000 operations with stacks has about 3 MB."""
@@ -67,7 +77,7 @@ class PickleTree(msgspec.Struct, frozen=True, kw_only=True):
     open_ids: frozenset[int] = frozenset()
 
 
-class _Damaged(Exception):
+class Damaged(Exception):
     """The walk cannot go on; says why."""
 
 
@@ -79,17 +89,54 @@ def walk_pickle(data: bytes, *, where: str = "") -> PickleTree:
             where=where,
             next_step="check that this is a flight-recorder file; lower TORCH_FR_BUFFER_SIZE if it is",
         )
-    _check_unfolded(data, where)
+    check_unfolded(data, where)
     walk = _Walk(data, where)
     try:
         value = walk.run()
-    except (_Damaged, error, IndexError, KeyError, UnicodeDecodeError) as problem:
+    except (Damaged, error, IndexError, KeyError, UnicodeDecodeError) as problem:
         return walk.salvage(_reason(problem, data))
     return PickleTree(value=value)
 
 
-def _check_unfolded(data: bytes, where: str) -> None:
-    """Refuse a file that could unfold to far more than its size, before a single value is made.
+def walk_head(data: bytes, end: int) -> tuple[dict[str, Any], dict[int, Any]] | None:
+    """The keys and values of the outermost dict before byte `end`, and what is stored; None unless the bytes up to
+    there are whole keys with their values. May raise what `walk_part` raises."""
+    walk = _Walk(data[:end], "")
+    try:
+        walk.run()
+    except IndexError:
+        pass
+    else:
+        return None
+    if walk.at != end or len(walk.open) != 1 or len(walk.open[0]) != 1 or len(walk.stack) % 2:
+        return None
+    root = walk.open[0][0]
+    _update(root, walk.stack)
+    return root, walk.memo
+
+
+def walk_part(data: bytes, at: int, memo: dict[int, Any]) -> tuple[object, int]:
+    """The dict whose pickle begins at byte `at`, and the byte after it. memo: what is stored so far, to be added to.
+
+    Raises Damaged, DumpError, struct.error, LookupError or UnicodeDecodeError.
+    """
+    walk = _Walk(data, "", at, memo)
+    value = walk.run(one_dict=True)
+    if len(walk.stack) != 1:
+        raise Damaged("values beside the dict")
+    return value, walk.at
+
+
+def walk_tail(data: bytes, memo: dict[int, Any]) -> dict[str, Any]:
+    """The keys and values that end the outermost dict, with which the pickle ends. Raises what `walk_part` raises."""
+    value = _Walk(b"}(" + data, "", 0, memo).run()
+    if type(value) is not dict:
+        raise Damaged("the pickle is no dict")
+    return value
+
+
+def check_unfolded(data: bytes, where: str) -> None:
+    """Raise DumpError for a file that could unfold to far more than its size, before a single value is made.
 
     Every byte is taken for the opcode it could be, so that this is a bound from above and costs only a count.
     """
@@ -107,7 +154,7 @@ def _check_unfolded(data: bytes, where: str) -> None:
 
 def _reason(problem: Exception, data: bytes) -> str:
     match problem:
-        case _Damaged():
+        case Damaged():
             return str(problem)
         case KeyError():
             return "it refers to a value that was never stored"
@@ -122,18 +169,18 @@ def _reason(problem: Exception, data: bytes) -> str:
 class _Walk:
     """One walk: a stack of finished values, and below it the stacks of the containers that are still open."""
 
-    def __init__(self, data: bytes, where: str) -> None:
+    def __init__(self, data: bytes, where: str, at: int = 0, memo: dict[int, Any] | None = None) -> None:
         self.data = data
         self.where = where
-        self.at = 0
+        self.at = at
+        self.memo: dict[int, Any] = {} if memo is None else memo
         self.stack: list[Any] = []
         self.open: list[list[Any]] = []
 
-    def run(self) -> object:  # noqa: PLR0912, PLR0915 - one loop over the opcodes, the frequent ones first
-        """Walk to STOP and return the value."""
-        data, size, at = self.data, len(self.data), 0
-        stack = self.stack
-        memo: dict[int, Any] = {}
+    def run(self, *, one_dict: bool = False) -> object:  # noqa: PLR0912, PLR0915 - one loop, the frequent opcodes first
+        """Walk to STOP and return the value; with `one_dict` only to where the first dict is filled."""
+        data, size, at = self.data, len(self.data), self.at
+        stack, memo = self.stack, self.memo
         push = stack.append
         while True:
             self.at = at
@@ -159,7 +206,7 @@ class _Walk:
                 at += 4
             elif op == 0x28:  # MARK
                 if len(self.open) >= MAX_DEPTH:
-                    raise _Damaged(f"more than {MAX_DEPTH} values inside each other")
+                    raise Damaged(f"more than {MAX_DEPTH} values inside each other")
                 self.open.append(stack)
                 self.stack = stack = []
                 push = stack.append
@@ -172,7 +219,7 @@ class _Walk:
             elif op == 0x8A:  # LONG1
                 length = data[at]
                 if length > MAX_LONG_BYTES:
-                    raise _Damaged(f"an integer of {length} bytes")
+                    raise Damaged(f"an integer of {length} bytes")
                 at += 1
                 push(int.from_bytes(_take(data, at, length, size), "little", signed=True))
                 at += length
@@ -188,6 +235,9 @@ class _Walk:
                 items, stack = stack, self.open.pop()
                 self.stack, push = stack, stack.append
                 _update(stack[-1], items)
+                if one_dict and not self.open:
+                    self.at = at
+                    return stack[0]
             elif op == 0x58:  # BINUNICODE
                 length = _UINT32(data, at)[0]
                 at += 4
@@ -200,7 +250,7 @@ class _Walk:
                 stack[-2:] = [(stack[-2], stack[-1])]
             elif op == 0x2E:  # STOP
                 if len(stack) != 1 or self.open:
-                    raise _Damaged("the end of the pickle stands in the middle of a value")
+                    raise Damaged("the end of the pickle stands in the middle of a value")
                 return stack[0]
             else:
                 at = self._rare(op, at, memo)
@@ -213,7 +263,7 @@ class _Walk:
         match op:
             case 0x80:  # PROTO
                 if data[at] > MAX_PROTOCOL:
-                    raise _Damaged(f"pickle protocol {data[at]} is unknown")
+                    raise Damaged(f"pickle protocol {data[at]} is unknown")
                 return at + 1
             case 0x95:  # FRAME: only says how much follows
                 _UINT64(data, at)
@@ -251,7 +301,7 @@ class _Walk:
             case _ if op in _UNSAFE:
                 self._refuse(op, at - 1)
             case _:
-                raise _Damaged(f"0x{op:02x} is no opcode of a recorder's pickle")
+                raise Damaged(f"0x{op:02x} is no opcode of a recorder's pickle")
         return at
 
     def _refuse(self, op: int, at: int) -> NoReturn:
@@ -284,20 +334,20 @@ class _Walk:
 
 def _take(data: bytes, at: int, length: int, size: int) -> bytes:
     if at + length > size:
-        raise _Damaged(_CUT)
+        raise Damaged(_CUT)
     return data[at : at + length]
 
 
 def _extend(container: object, items: list[Any]) -> None:
     if type(container) is not list:
-        raise _Damaged("items are added to something that is no list")
+        raise Damaged("items are added to something that is no list")
     container.extend(items)
 
 
 def _update(container: object, items: list[Any]) -> None:
     keys = items[::2]
     if type(container) is not dict or len(items) % 2:
-        raise _Damaged("keys and values are added to something that is no dict")
+        raise Damaged("keys and values are added to something that is no dict")
     if any(type(key) is not str for key in keys):
-        raise _Damaged("a key that is not text")
+        raise Damaged("a key that is not text")
     container.update(zip(keys, items[1::2], strict=True))

@@ -10,13 +10,14 @@ from pathlib import Path
 import msgspec
 
 from hangdrill.model.dump import DumpFormat, RankDump
-from hangdrill.recorder.dump_shape import read_shape
+from hangdrill.recorder.dump_shape import ShapeReader, read_shape
 from hangdrill.recorder.errors import DumpError
 from hangdrill.recorder.json_salvage import close_json
 from hangdrill.recorder.local import read_regular
 from hangdrill.recorder.names import rank_in_name
 from hangdrill.recorder.pickle_walk import MAX_DUMP_BYTES, walk_pickle
 from hangdrill.recorder.printable import printable
+from hangdrill.recorder.whole_pickle import read_whole
 
 __all__ = ["parse_dump", "read_dump"]
 
@@ -43,6 +44,11 @@ def parse_dump(data: bytes, *, rank: int, path: str = "") -> RankDump:
             "the file is empty", where=where, next_step="the rank died while it wrote, or the disk was full"
         )
     if data[:1] == b"\x80":
+        reader = ShapeReader(rank, path)
+        whole = read_whole(data, reader.entry)
+        if whole is not None:
+            root, operations = whole
+            return reader.dump(root, DumpFormat.PICKLE, operations=operations)
         tree = walk_pickle(data, where=where)
         return read_shape(
             tree.value,

@@ -175,7 +175,7 @@ def test_shared_values_are_read_once_so_that_small_files_stay_cheap() -> None:
     shared = entry(frames=[frame] * 4000)
     dump = parse_dump(pickled(*[shared] * 4000), rank=0)
     assert len(dump.operations) == 4000
-    assert dump.operations[0] is dump.operations[-1]
+    assert len(dump.operations.kinds) == 1
     assert dump.operations[0].frames[0] is dump.operations[0].frames[-1]
 
 

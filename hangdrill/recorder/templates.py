@@ -1,0 +1,280 @@
+"""Reads the entries of a recorder's pickle at the speed of C: by comparing them with entries that were read before.
+
+A training job repeats itself: an entry mostly equals an earlier one byte by byte, except for a few integers (record
+and sequence numbers, times). So an entry that the walk (`hangdrill.recorder.pickle_walk`) has read becomes a template:
+its size, the places of those integers, and all bytes between. A later entry with the same bytes there is built from
+the same opcodes, so its value differs in those integers only, and they are all that has to be decoded. Nothing is
+trusted: where no template fits, the walk reads the entry, and where anything is odd (the file is cut, or no recorder
+wrote it) there is no answer here and the walk reads the whole file.
+
+Templates outlive a file, because the ranks of a job leave nearly equal files. What a template says of memoized values
+is compared with those of each file before it is used there.
+"""
+
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from struct import Struct, error
+from typing import Any
+
+from hangdrill.model.dump import Operation
+from hangdrill.model.table import OperationTable, kind_of
+from hangdrill.recorder.errors import DumpError
+from hangdrill.recorder.pickle_walk import Damaged, walk_part
+
+__all__ = ["MAX_BYTES", "Templates"]
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Of a file that is read this way; a dump of 2000 operations has 0.3 MB (3 MB if its stacks were written out)."""
+MAX_ENTRY_BYTES = 4096
+MAX_TEMPLATES = 8192
+"""In one process. An entry of each call site, size and state is one; a large model has some hundreds."""
+MAX_FOLLOWING = 4
+"""Templates tried after each; a program that repeats itself needs one, where it branches two."""
+
+_SIZES = {
+    0x68: 2, 0x6A: 5, 0x71: 2, 0x72: 5, 0x4B: 2, 0x4D: 3, 0x4A: 5, 0x8A: 10, 0x47: 9, 0x4E: 1, 0x88: 1, 0x89: 1,
+    0x29: 1, 0x5D: 1, 0x7D: 1, 0x28: 1, 0x65: 1, 0x75: 1, 0x61: 1, 0x73: 1, 0x74: 1, 0x85: 1, 0x86: 1, 0x87: 1,
+}  # fmt: skip
+"""Opcodes of an entry and their sizes; BINUNICODE beside them. LONG1 is of 8 bytes."""
+_INTEGERS = {0x4B: "B", 0x4D: "H", 0x4A: "i", 0x8A: "q"}
+_WIDTHS = {"B": 1, "H": 2, "i": 4, "q": 8}
+_DEEPER = {0x28: 1, 0x65: -1, 0x75: -1, 0x74: -1}
+_TIMES = frozenset({"time_discovered_started_ns", "time_discovered_completed_ns"})
+_COLUMNS = _TIMES | {"record_id", "collective_seq_id", "p2p_seq_id", "seq_id", "op_id", "time_created_ns"}
+
+_NAMES = ("record_ids", "sequences", "op_ids", "created_ns", "started_ns", "completed_ns")
+ReadEntry = Callable[[Any, str], Operation]
+
+
+class _OddError(Exception):
+    """An entry of which no template can be made; the walk has read it all the same."""
+
+
+class Template:
+    """An entry that was read before. `following`: what came after it, the latest first."""
+
+    __slots__ = ("constants", "file", "following", "index", "kind", "pick", "puts", "refs", "size", "unpack", "values")
+
+    def __init__(self, layout: "_Layout", operation: Operation, memo: dict[int, Any], row: tuple[Any, ...]) -> None:
+        self.kind = kind_of(operation)
+        self.size = layout.size
+        self.unpack = layout.unpack
+        self.constants = layout.constants
+        self.pick = layout.pick(operation)
+        if self.pick(row) != _row(operation):
+            raise _OddError
+        self.refs = itemgetter(*layout.refs)
+        self.values = self.refs(memo)
+        self.puts = {index: memo[index] for index in layout.puts}
+        self.following: list[Template] = []
+        self.file = -1
+        self.index = -1
+
+
+class Templates:
+    """All templates of one thread."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.count = 0
+        self.known: dict[tuple[Any, ...], list[Template]] = {}
+        self.start: list[Template] = []
+        self.loose: list[Template] = []
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.count = 0
+        self.known.clear()
+        self.start = []
+        self.loose = []
+
+    def read(
+        self, data: bytes, at: int, memo: dict[int, Any], read_entry: ReadEntry
+    ) -> tuple[OperationTable, int] | None:
+        """The entries from byte `at` on, and the byte of the opcode that ends their list; None where they are odd.
+
+        memo: what the walk has stored so far, to be added to. read_entry checks a plain entry and makes it an
+        Operation.
+        """
+        if self.count > MAX_TEMPLATES:
+            self.clear()
+        self.files += 1
+        try:
+            return _File(self, data, memo, read_entry).read(at)
+        except (Damaged, DumpError, error, LookupError, UnicodeDecodeError):
+            return None
+
+    def add(self, template: Template, key: tuple[Any, ...]) -> None:
+        """Remember a template under what it consists of."""
+        self.known.setdefault(key, []).append(template)
+        self.count += 1
+
+
+class _File:
+    """The reading of one file."""
+
+    def __init__(self, templates: Templates, data: bytes, memo: dict[int, Any], read_entry: ReadEntry) -> None:
+        self.templates = templates
+        self.number = templates.files
+        self.size = len(data)
+        self.data = data + bytes(MAX_ENTRY_BYTES)  # so that every template can be laid over the end
+        self.memo = memo
+        self.read_entry = read_entry
+        self.kinds: list[Operation] = []
+        self.rows: list[tuple[int, ...]] = []
+        self.kind: list[int] = []
+
+    def read(self, at: int) -> tuple[OperationTable, int] | None:
+        data, number = self.data, self.number
+        following = self.templates.start
+        while True:
+            for template in following:
+                row = template.unpack(data, at)
+                if row[::2] == template.constants and (template.file == number or self._fits(template)):
+                    if template.puts:
+                        self.memo.update(template.puts)
+                    break
+            else:
+                if data[at] != 0x7D:
+                    break
+                entry, end = walk_part(data, at, self.memo)
+                try:
+                    template = self._learn(at, end, entry, following)
+                except _OddError:
+                    self._add(self.read_entry(entry, ""))
+                    at, following = end, self.templates.loose
+                    continue
+                row = template.unpack(data, at)
+            self.rows.append(template.pick(row))
+            self.kind.append(template.index)
+            at += template.size
+            following = template.following
+        if data[at] != 0x65 or at >= self.size or not self.rows:
+            return None
+        columns = list(zip(*self.rows, strict=True))
+        if any(min(column) < 0 for name, column in zip(_NAMES, columns, strict=True) if name != "op_ids"):
+            return None
+        return OperationTable(self.kinds, self.kind, **dict(zip(_NAMES, columns, strict=True))), at
+
+    def _add(self, operation: Operation) -> None:
+        """An operation that no template stands for."""
+        self.kind.append(len(self.kinds))
+        self.kinds.append(kind_of(operation))
+        times = operation.created_ns, operation.started_ns or 0, operation.completed_ns or 0
+        self.rows.append((operation.record_id, operation.sequence, operation.op_id, *times))
+
+    def _fits(self, template: Template) -> bool:
+        """Whether what the template refers to is the same in this file; looked at once a file."""
+        if template.refs(self.memo) != template.values:
+            return False
+        self._use(template)
+        return True
+
+    def _use(self, template: Template) -> None:
+        template.file = self.number
+        template.index = len(self.kinds)
+        self.kinds.append(template.kind)
+
+    def _learn(self, at: int, end: int, entry: object, following: list[Template]) -> Template:
+        """Make the entry a template that is tried after the one before. Raises _OddError where that cannot be."""
+        layout = _Layout(self.data, at, end, self.memo)
+        template = self._known(layout)
+        if template is None:
+            operation = self.read_entry(entry, "")
+            template = Template(layout, operation, self.memo, layout.unpack(self.data, at))
+            self.templates.add(template, layout.key)
+        if template.file != self.number:
+            self._use(template)
+        if template in following:
+            following.remove(template)
+        following.insert(0, template)
+        del following[MAX_FOLLOWING:]
+        return template
+
+    def _known(self, layout: "_Layout") -> Template | None:
+        for template in self.templates.known.get(layout.key, ()):
+            if template.file == self.number or template.refs(self.memo) == template.values:
+                return template
+        return None
+
+
+def _row(operation: Operation) -> tuple[int, ...]:
+    """The columns of an operation as a template picks them."""
+    number, started, completed = operation.record_id, operation.started_ns, operation.completed_ns
+    times = (number if started is None else started, number if completed is None else completed)
+    return (number, operation.sequence, operation.op_id, operation.created_ns, *times)
+
+
+class _Layout:
+    """Where the integers of an entry are, and what is between. Raises _OddError for an entry that is laid out oddly."""
+
+    def __init__(self, data: bytes, start: int, end: int, memo: dict[int, Any]) -> None:
+        self.size = end - start
+        if self.size > MAX_ENTRY_BYTES:
+            raise _OddError
+        self.keys: list[str] = []
+        self.refs: list[int] = []
+        self.puts: list[int] = []
+        form, before = ["<"], start
+        for at, code, key in self._integers(data, start, end, memo):
+            form.append(f"{at - before}s{code}")
+            before = at + _WIDTHS[code]
+            self.keys.append(key)
+        form.append(f"{end - before}s")
+        layout = Struct("".join(form))
+        self.unpack = layout.unpack_from
+        self.constants = self.unpack(data, start)[::2]
+        self.refs = [index for index in dict.fromkeys(self.refs) if index not in self.puts]
+        if len(self.refs) < 2 or not all(type(memo[index]) in (str, dict) for index in [*self.refs, *self.puts]):
+            raise _OddError
+        self.key = (layout.format, self.constants)
+
+    def pick(self, operation: Operation) -> Callable[[tuple[Any, ...]], tuple[int, ...]]:
+        """What takes the columns out of an unpacked entry; where there is no time, it takes anything."""
+        sequence = "p2p_seq_id" if operation.p2p else "collective_seq_id"
+        names = [
+            "record_id",
+            sequence if sequence in self.keys else "seq_id",
+            "op_id",
+            "time_created_ns",
+            "record_id" if operation.started_ns is None else "time_discovered_started_ns",
+            "record_id" if operation.completed_ns is None else "time_discovered_completed_ns",
+        ]
+        if not {*names} <= {*self.keys}:
+            raise _OddError
+        return itemgetter(*(2 * self.keys.index(name) + 1 for name in names))
+
+    def _integers(self, data: bytes, start: int, end: int, memo: dict[int, Any]) -> Iterator[tuple[int, str, str]]:
+        """(byte, code, key) of every integer that may differ in the next entry of this kind."""
+        at, depth = start, 0
+        text: object = None  # the value that was just put on the stack, where it is text
+        while at < end:
+            op = data[at]
+            size = _size(data, at)
+            if op in _INTEGERS and depth == 1 and text in _COLUMNS:
+                code = _INTEGERS[op]
+                payload = at + size - _WIDTHS[code]
+                if text not in _TIMES or any(data[payload : at + size]):  # a time of 0 is none, and so of another kind
+                    yield payload, code, str(text)
+            if op in (0x71, 0x72):
+                self.puts.append(int.from_bytes(data[at + 1 : at + size], "little"))
+            elif op in (0x68, 0x6A):
+                index = int.from_bytes(data[at + 1 : at + size], "little")
+                self.refs.append(index)
+                text = memo[index] if type(memo[index]) is str else None
+            elif op == 0x58:
+                text = data[at + 5 : at + size].decode()
+            else:
+                text = None
+                depth += _DEEPER.get(op, 0)
+            at += size
+
+
+def _size(data: bytes, at: int) -> int:
+    """The size of an opcode with its argument. Raises Odd for one that no recorder uses in an entry."""
+    op = data[at]
+    if op == 0x58:
+        return 5 + int.from_bytes(data[at + 1 : at + 5], "little")
+    if op not in _SIZES or (op == 0x8A and data[at + 1] != 8):
+        raise _OddError
+    return _SIZES[op]

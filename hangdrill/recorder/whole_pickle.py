@@ -1,0 +1,57 @@
+"""The quick way to read a whole pickle of a recorder: its head and tail by the walk, its entries by templates.
+
+Where anything is odd there is no answer, and the walk reads the file (`hangdrill.recorder.pickle_walk`), which says
+what is wrong and saves what can be saved.
+"""
+
+import re
+import threading
+from collections.abc import Callable
+from struct import error
+from typing import Any
+
+from hangdrill.model.dump import Operation
+from hangdrill.model.table import OperationTable
+from hangdrill.recorder.errors import DumpError
+from hangdrill.recorder.pickle_walk import Damaged, check_unfolded, walk_head, walk_tail
+from hangdrill.recorder.templates import MAX_BYTES, Templates
+
+__all__ = ["read_whole"]
+
+_ENTRIES = re.compile(rb"X\x07\x00\x00\x00entries(?:q.|r.{4})?\](?:q.|r.{4})?\(", re.DOTALL)
+"""The key, the list and the mark before its items; whether the walk agrees that they are there is asked of it."""
+_OF_THREAD = threading.local()
+"""Its `templates`: the dumps of a job are nearly equal."""
+
+
+def read_whole(
+    data: bytes, read_entry: Callable[[Any, str], Operation]
+) -> tuple[dict[str, Any], OperationTable] | None:
+    """The plain value in `data` without its entries, and these as a table; None where the walk should read it.
+
+    read_entry: checks a plain entry (found at such a key) and makes it an Operation. Raises DumpError where the file
+    could unfold to too much.
+    """
+    if len(data) > MAX_BYTES or (found := _ENTRIES.search(data)) is None:
+        return None
+    check_unfolded(data, "")
+    begin = found.end()
+    try:
+        head = walk_head(data, begin - 1)
+        if head is None:
+            return None
+        root, memo = head
+        entries = _templates().read(data, begin, memo, read_entry)
+        if root.pop("entries", None) != [] or entries is None:
+            return None
+        table, end = entries
+        return {**root, **walk_tail(data[end + 1 :], memo)}, table
+    except (Damaged, DumpError, error, LookupError, UnicodeDecodeError):
+        return None
+
+
+def _templates() -> Templates:
+    if not hasattr(_OF_THREAD, "templates"):
+        _OF_THREAD.templates = Templates()
+    templates: Templates = _OF_THREAD.templates
+    return templates
