@@ -6,6 +6,7 @@ looked at the files knows: which were passed over, and which rank is claimed twi
 
 import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from hangdrill.diagnosis import diagnose as diagnose_dumps
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.errors import UsageError
+from hangdrill.readers import read_in_batches
 from hangdrill.recorder import MAX_WORLD, DumpError, Each, Evidence, IgnoredFile, merge_evidence, read_evidence
 
 __all__ = ["AnyPath", "diagnose", "diagnose_evidence", "read_incident"]
@@ -22,20 +24,26 @@ _SHOWN = 3
 
 
 def diagnose(
-    path_or_paths: AnyPath | Iterable[AnyPath], *, world_size: int | None = None, prefix: str | None = None
+    path_or_paths: AnyPath | Iterable[AnyPath],
+    *,
+    world_size: int | None = None,
+    prefix: str | None = None,
+    executor: Executor | None = None,
 ) -> Diagnosis:
     """What dumps tell of a hang.
 
     path_or_paths: directories (also a directory a host), files, archives (.tar, .tar.gz, .tgz, .zip; never extracted),
     run or evidence directories of hangdrill, and URLs that fsspec knows. world_size: how many ranks the job had;
     default: what the dumps say of the default group. prefix: read only files called <prefix><rank>; a path that is
-    itself a prefix (what TORCH_FR_DUMP_TEMP_FILE was set to) needs none.
+    itself a prefix (what TORCH_FR_DUMP_TEMP_FILE was set to) needs none. executor: reads the files, and stays yours;
+    default: this process reads, one file after the other. Its workers must see the files at the same paths.
 
     Raises UsageError (nothing there is a dump), MachineError (a file system cannot be reached): both are
     `hangdrill.model.errors.HangdrillError` and say what, where and what next.
     """
     paths = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
-    return diagnose_evidence(read_incident(paths, prefix=prefix), world_size=world_size)
+    each: Each = map if executor is None else read_in_batches(executor)
+    return diagnose_evidence(read_incident(paths, prefix=prefix, each=each), world_size=world_size)
 
 
 def read_incident(paths: Sequence[AnyPath], *, prefix: str | None = None, each: Each = map) -> Evidence:

@@ -1,6 +1,7 @@
 """`hangdrill diagnose` and `collect`: for a real incident, with no scenario and no drill."""
 
 import signal
+import sys
 import threading
 from pathlib import Path
 from types import FrameType
@@ -28,8 +29,26 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--html", "page", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Also write one page."
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Read with at most N processes; 1: with none but this.  [default: one a CPU, where it is worth it]",
+)
+@click.option(
+    "--executor",
+    metavar="dask://HOST:PORT",
+    help="Read on the workers of this dask cluster, which see the same paths and have the same hangdrill.",
+)
 def diagnose(
-    paths: tuple[str, ...], world_size: int | None, prefix: str | None, *, as_json: bool, page: Path | None
+    paths: tuple[str, ...],
+    world_size: int | None,
+    prefix: str | None,
+    *,
+    as_json: bool,
+    page: Path | None,
+    jobs: int | None,
+    executor: str | None,
 ) -> int:
     """Say what dumps tell of a hang.
 
@@ -37,10 +56,17 @@ def diagnose(
     evidence directory, or a URL (s3://, gs://, ...). Nothing in a file is trusted or run, and nothing is extracted.
     """
     from hangdrill.incident import diagnose_evidence, read_incident
+    from hangdrill.readers import open_executor
+    from hangdrill.report.reading import reading_bar
     from hangdrill.report.story import BRIEF, tell_story
     from hangdrill.report.terminal import print_diagnosis
 
-    evidence = read_incident(paths, prefix=prefix)
+    screen = console(stderr=True)
+    with (
+        reading_bar(screen, is_wanted=not as_json or sys.stdout.isatty()) as progress,
+        open_executor(executor, processes=jobs, progress=progress) as each,
+    ):
+        evidence = read_incident(paths, prefix=prefix, each=each)
     found = diagnose_evidence(evidence, world_size=world_size)
     if page is not None:
         _write_page(page, tell_story(found, evidence.dumps))

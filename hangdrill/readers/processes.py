@@ -1,0 +1,102 @@
+"""Processes of this machine that read dumps, and that end: with their pool, by Ctrl-C, or when their parent is killed.
+
+They are forked from a server that has loaded the reader and has no threads. SIGINT is the parent's alone. A pipe that
+only the parent can close tells them to stop, and a process that does not stop then ends itself.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import connection, forkserver, resource_tracker
+
+from hangdrill.model.errors import MachineError
+from hangdrill.readers.batches import Batch, Read, read_batch
+from hangdrill.recorder import Outcome
+
+__all__ = ["Processes"]
+
+PRELOAD = ["hangdrill.readers.batches", "hangdrill.readers.processes"]
+MAX_RENEWALS = 3
+GRACE_S = 2.0
+_stop = threading.Event()
+"""In a worker: nobody wants the rest."""
+
+
+class Processes:
+    """An engine of so many processes. After MAX_RENEWALS broken pools the machine is not asked for another."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._renewals = 0
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(PRELOAD)
+        self._open()
+
+    def submit(self, read: Read, batch: Batch) -> Future[tuple[Outcome, ...]]:
+        """In one of the processes."""
+        return self.executor.submit(_read_until_stopped, read, batch)
+
+    def renew(self) -> bool:
+        """Another pool, a few times."""
+        self.close()
+        self._renewals += 1
+        if self._renewals > MAX_RENEWALS:
+            return False
+        self._open()
+        return True
+
+    def check(self) -> None:
+        """A pool of this machine tells by itself when a process of it died."""
+
+    def gone(self) -> MachineError:
+        """Nobody but the reading cancels."""
+        return MachineError("the processes that read dumps were ended", next_step="run it again")
+
+    def close(self) -> None:
+        """End all processes. Safe to repeat."""
+        self._stop_writer.close()
+        self.executor.shutdown(wait=True, cancel_futures=True)
+        self._stop_reader.close()
+
+    def _open(self) -> None:
+        with _no_sigint():
+            forkserver.ensure_running()
+        self._stop_reader, self._stop_writer = self._context.Pipe(duplex=False)
+        self.executor = ProcessPoolExecutor(
+            self.workers, mp_context=self._context, initializer=_begin, initargs=(self._stop_reader,)
+        )
+
+
+@contextmanager
+def _no_sigint() -> Iterator[None]:
+    """What is started meanwhile never gets a SIGINT, not even before it could say that it ignores them."""
+    resource_tracker.ensure_running()  # it unblocks SIGINT when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(stop: "connection.Connection") -> None:
+    """The first thing that a worker does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(stop,), name="hangdrill-parent-watch", daemon=True).start()
+
+
+def _end_with(stop: "connection.Connection") -> None:
+    """Wait until the parent closes the pipe or is gone; leave the file in hand GRACE_S, unless nobody is there."""
+    connection.wait([stop])
+    _stop.set()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join(timeout=GRACE_S)
+    os._exit(1)
+
+
+def _read_until_stopped(read: Read, batch: Batch) -> tuple[Outcome, ...]:
+    return read_batch(lambda job: Outcome() if _stop.is_set() else read(job), batch)
