@@ -7,6 +7,7 @@ torch have no place here.
 
 from hangdrill.checks import (
     agents_agree,
+    arrival_known,
     arrived_in_time,
     backend,
     culprit,
@@ -36,6 +37,7 @@ ALL: tuple[Check, ...] = (
     fault_confirmed.CHECK,
     agents_agree.CHECK,
     every_rank_dumped.CHECK,
+    arrival_known.CHECK,
     arrived_in_time.CHECK,
     path_and_name.CHECK,
     owner_and_mode.CHECK,

@@ -1,14 +1,13 @@
 """every-rank-dumped: each expected rank left a dump or a trace of the hang; for a missing one, why and what helps."""
 
-from hangdrill.checks.arrival import Arrival, Role, expected_arrival
+from hangdrill.checks.arrival_known import known_arrival, role_of
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.evidence import (
-    COLLECTED,
     expected_ranks,
     fault_took,
     hang_artifacts,
-    judged_agents,
     judged_attempt,
+    somebody_looked,
 )
 from hangdrill.checks.words import count_text, ranks_text
 from hangdrill.model.run import PullReason, RecordedRun
@@ -32,29 +31,15 @@ def _judge(run: RecordedRun) -> Answer:
 def _judge_missing(run: RecordedRun, rank: int) -> Finding:
     if not fault_took(run):
         return unknown("missing, but the fault was never confirmed, so no dump was due")
-    if not _somebody_looked(run):
+    if not somebody_looked(run):
         return unknown("nobody looked: there is no manifest and no inspection")
-    role = Role.STALLED if rank in run.scenario.fault.targets else Role.WAITING
-    row = _arrival(run)
-    if row is not None and role not in row.dumping:
+    row = known_arrival(run)
+    if row is not None and role_of(run, rank) not in row.dumping:
         return failed(f"missing: {row.why}", row.mend)
     notes = _collector_notes(run, rank)
     return failed(
         "missing: " + (notes or "no road brought anything, and nothing known of torch explains it"),
         "read job.log and evidence/manifest.json",
-    )
-
-
-def _arrival(run: RecordedRun) -> Arrival | None:
-    """The measured row for what ran, from the agents where they reported."""
-    agents = judged_agents(run)
-    agent = agents[min(agents)] if agents else None
-    return expected_arrival(
-        torch=agent.torch if agent else "",
-        backend_class=agent.backend_class if agent else "",
-        backend_requested=run.scenario.job.backend,
-        trigger=run.scenario.recorder.trigger,
-        fault=run.scenario.fault.kind,
     )
 
 
@@ -66,10 +51,6 @@ def _collector_notes(run: RecordedRun, rank: int) -> str:
     if pull is None:
         return ""
     return ", ".join([f"the process was last seen {pull.state.value}", *pull.notes])
-
-
-def _somebody_looked(run: RecordedRun) -> bool:
-    return run.manifest is not None or any(facts.when == COLLECTED for facts in run.files)
 
 
 def _surprise(run: RecordedRun, expected: tuple[int, ...]) -> str:

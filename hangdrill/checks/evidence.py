@@ -39,6 +39,7 @@ __all__ = [
     "judged_dumps",
     "judged_reports",
     "native_path",
+    "somebody_looked",
 ]
 
 COLLECTED = "collected"
@@ -90,6 +91,11 @@ def fault_took(run: RecordedRun) -> bool:
     if run.scenario.fault.kind is FaultKind.NONE:
         return True
     return set(run.scenario.fault.targets) <= {report.rank for report in fault_reports(run)}
+
+
+def somebody_looked(run: RecordedRun) -> bool:
+    """Whether anybody looked for evidence at all: else what is missing proves nothing."""
+    return run.manifest is not None or any(facts.when == COLLECTED for facts in run.files)
 
 
 def artifact_path(run: RecordedRun, artifact: Artifact) -> str:

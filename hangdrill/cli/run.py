@@ -37,6 +37,7 @@ class RunCommand(click.Command):
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]... [-- SCRIPT_ARGS...]")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Where results go.")
 @click.option("-j", "--jobs", type=NUMBER, default=1, show_default=True, help="Drills at the same time.")
+@click.option("--resume", is_flag=True, help="Leave out the drills that have a result in --out already.")
 @click.option("--python", help="Python of the ranks; default: HANGDRILL_PYTHON, or this one.")
 @click.option("--launcher", help="Who starts the ranks.  [default: what the scenario says]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.summary/1, on stdout.")
@@ -62,6 +63,7 @@ def run(
     *,
     out: Path | None,
     jobs: int,
+    resume: bool,
     python: str | None,
     launcher: str | None,
     as_json: bool,
@@ -78,8 +80,30 @@ def run(
     screen = console(stderr=as_json)
     for warning in dict.fromkeys(text for named in items for text in named.warnings):
         click.echo(f"warning: {warning}", err=True)
-    results = _run(items, out_dir, jobs=jobs, python=python_of(python, os.environ), screen=screen)
+    earlier = _results_in(out_dir, items) if resume else {}
+    left = [named for named in items if named.name not in earlier]
+    ran = _run(left, out_dir, jobs=jobs, python=python_of(python, os.environ), screen=screen) if left else []
+    found = {**earlier, **{result.scenario: result for result in ran}}
+    results = [found[named.name] for named in items]
     return _tell(results, out_dir, screen, as_json=as_json, junit=junit)
+
+
+def _results_in(out_dir: Path, items: "list[NamedScenario]") -> "dict[str, DrillResult]":
+    """What an earlier run into the same directory came to; a drill that was cut short has no result and runs again."""
+    import shutil
+
+    import msgspec
+
+    from hangdrill.model.run import DrillResult
+
+    found: dict[str, DrillResult] = {}
+    for named in items:
+        path = out_dir / named.name / "result.json"
+        if path.is_file():
+            found[named.name] = msgspec.json.decode(path.read_bytes(), type=DrillResult)
+        elif path.parent.is_dir():
+            shutil.rmtree(path.parent)
+    return found
 
 
 def _run(

@@ -6,7 +6,7 @@ SIGKILL; the file beside it that says who holds it may, and `hangdrill clean` re
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import filelock
@@ -15,12 +15,10 @@ import msgspec
 from hangdrill.drill.layout import write_json
 from hangdrill.drill.waiting import Waiter
 from hangdrill.model.errors import MachineError
-from hangdrill.model.scenario import Scenario, Trigger
+from hangdrill.model.scenario import Scenario
 
 __all__ = ["Holder", "held_resources", "holder_of", "holding", "resources_of", "stale_holders"]
 
-DEBUG_SERVER_PORT = 25999
-"""torch's debug server listens on this one port of all interfaces."""
 POLL_S = 0.1
 
 
@@ -33,16 +31,12 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
 
 
-def resources_of(scenario: Scenario, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What the drill needs for itself alone, sorted, so that two drills never wait for each other in a circle."""
+def resources_of(scenario: Scenario) -> tuple[str, ...]:
+    """What the drill needs for itself alone, sorted, so that two drills never wait for each other in a circle.
+
+    GPUs are shared: a rank takes about a gigabyte, and drills mostly wait. The debug server takes a free port.
+    """
     found: set[str] = set()
-    if scenario.job.backend.startswith("nccl"):
-        visible = scenario.job.env.get("CUDA_VISIBLE_DEVICES", environ.get("CUDA_VISIBLE_DEVICES", ""))
-        devices = [part.strip() for part in visible.split(",") if part.strip()]
-        devices = devices or [str(index) for index in range(scenario.job.nproc_per_node)]
-        found.update(f"gpu-{device}" for device in devices[: scenario.job.nproc_per_node])
-    if scenario.recorder.trigger is Trigger.DEBUG_SERVER:
-        found.add(f"port-{DEBUG_SERVER_PORT}")
     if "MASTER_PORT" in scenario.job.env:
         found.add(f"port-{scenario.job.env['MASTER_PORT']}")
     return tuple(sorted(found))

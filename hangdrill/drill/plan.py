@@ -126,7 +126,7 @@ def plan_drill(
         orders=agent_orders(scenario, run_id=run_id, control=layout.control, sockets=layout.sockets, within_s=within_s),
         dump_prefix=prefix,
         expected_ranks=tuple(range(scenario.job.world_size)),
-        resources=resources_of(scenario, environ),
+        resources=resources_of(scenario),
         deadlines=Deadlines(
             within_s=within_s,
             healthy_s=3 * scenario.job.timeout_s + 60,
@@ -195,6 +195,8 @@ def _environment(
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": dump_prefix,
         "PYTHONUNBUFFERED": "1",
     }
+    if scenario.fault.kind is FaultKind.STORE_DEATH:  # else torchrun itself hosts the store, and no rank can end it
+        defaults["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     needed = {
         "HANGDRILL_AGENT": str(layout.agent_orders),
         RUN_ID_VARIABLE: run_id,

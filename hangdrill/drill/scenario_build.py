@@ -17,7 +17,7 @@ from hangdrill.model.scenario import FaultKind
 __all__ = ["Words", "build", "parse_before", "parse_group"]
 
 HARMLESS = frozenset({FaultKind.NONE.value, FaultKind.SLOW.value})
-DUMPLESS = frozenset({FaultKind.STOP.value, FaultKind.KILL.value})
+DUMPLESS = frozenset({FaultKind.STOP.value, FaultKind.KILL.value, FaultKind.STORE_DEATH.value})
 """The culprit's process can give no dump."""
 ABORTS_ON_GLOO = frozenset({FaultKind.WRONG_SHAPE.value, FaultKind.WRONG_DTYPE.value})
 IMPLIED_PLACE = frozenset({FaultKind.IN_DESTROY.value, FaultKind.DATALOADER.value, FaultKind.NONE.value})

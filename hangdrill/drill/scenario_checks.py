@@ -34,6 +34,9 @@ NEEDS_OPERATION = frozenset({FaultKind.SKIP, FaultKind.WRONG_OP, FaultKind.WRONG
 TENSOR_FAULTS = frozenset({FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
 FLOOR_TEARDOWNS = frozenset({Teardown.JOB_EXIT, Teardown.PROCESS_KILL, Teardown.RESTART})
 P2P_WORKLOADS = frozenset({WorkloadName.PIPELINE})
+GPU_FAULTS = frozenset({FaultKind.GPU_KERNEL, FaultKind.OOM})
+STORE_RANK = 0
+"""Where the store lives when torchrun does not host it."""
 STEP = re.compile(r"step:([1-9]\d*)")
 
 
@@ -111,6 +114,16 @@ def _fault_place(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(f"fault.{given[0]}", "this fault is always in a worker of the DataLoader", "leave the place out")
     elif fault.kind is FaultKind.IN_DESTROY and fault.at in ("init", "dataloader"):
         yield Problem("fault.at", f"there is nothing to destroy at {fault.at}", 'use before, "step:3" or "destroy"')
+
+
+def _fault_kind(scenario: Scenario) -> Iterator[Problem]:
+    fault, job = scenario.fault, scenario.job
+    if fault.kind in GPU_FAULTS and job.backend == "gloo":
+        yield Problem(
+            "fault.kind", f"{fault.kind.value} needs a GPU, and gloo's ranks use none", 'use backend = "nccl"'
+        )
+    if fault.kind is FaultKind.STORE_DEATH and fault.targets and fault.targets != (STORE_RANK,):
+        yield Problem("fault.rank", "the store lives on rank 0, so only that rank can take it along", "use rank = 0")
 
 
 def _fault_at(scenario: Scenario) -> Iterator[Problem]:
@@ -212,6 +225,6 @@ def _between(
 
 
 RULES: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
-    _job, _world, _fault_ranks, _fault_place, _fault_at, _fault_before, _fault_delay, _recorder, _expect_ranks,
-    _expect_within, _expect_survives,
+    _job, _world, _fault_kind, _fault_ranks, _fault_place, _fault_at, _fault_before, _fault_delay, _recorder,
+    _expect_ranks, _expect_within, _expect_survives,
 )  # fmt: skip

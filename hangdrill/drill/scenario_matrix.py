@@ -1,14 +1,17 @@
-"""Expand a matrix file into its cells: one table a cell, in the order workload, kind, rank.
+"""Expand a matrix file into its cells: one table a cell, in the order backend, road, workload, kind, rank.
 
-The layers of a cell are the file's own tables, its workload's, its kind's, then every `[[cell]]` that matches; a later
-layer wins key by key. Two words stand for what differs by cell: culprits = "injected" and dumps = "others".
+The layers of a cell are the file's own tables, those of its backend, road, workload and kind, then every `[[cell]]`
+that matches; a later layer wins key by key. Two words stand for what differs by cell: culprits = "injected" and
+dumps = "others".
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
 from hangdrill.drill.scenario_shape import Problem
-from hangdrill.model.matrix import Cell, Layer, Matrix
+from hangdrill.model.matrix import Cell, Layer, Matrix, Where
 from hangdrill.model.scenario import FaultKind, WorkloadName
 
 __all__ = ["CellTable", "expand", "is_matrix"]
@@ -18,8 +21,19 @@ ONE_OF = (("fault", "before", "at"), ("expect", "culprit", "culprits"))
 """Keys of which a scenario has one: a layer that sets one of them takes the others of the layers before away."""
 AXIS_KEYS = (("job", "workload"), ("job", "script"), ("fault", "kind"), ("fault", "rank"), ("fault", "ranks"))
 DEFAULT_WORLD = 2
+LABEL = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 Tables = dict[str, dict[str, Any]]
+
+
+class _Place(NamedTuple):
+    """A cell by its axes, in the order in which they run."""
+
+    backend: str | None
+    road: str | None
+    workload: WorkloadName
+    kind: FaultKind
+    rank: int | None
 
 
 class CellTable(NamedTuple):
@@ -41,34 +55,43 @@ def expand(matrix: Matrix) -> tuple[list[CellTable], list[Problem]]:
 
 
 def _cells(matrix: Matrix) -> Iterator[CellTable]:
-    for workload in matrix.matrix.workloads:
-        for kind in matrix.matrix.kinds:
-            if kind is FaultKind.NONE:
-                yield _cell(matrix, workload, kind, None)
-                continue
-            yield from (_cell(matrix, workload, kind, rank) for rank in _ranks(matrix, workload, kind))
+    axes = matrix.matrix
+    for backend, road, workload, kind in product(
+        axes.backends or (None,), axes.roads or (None,), axes.workloads, axes.kinds
+    ):
+        at = _Place(backend, road, workload, kind, None)
+        places = [at] if kind is FaultKind.NONE else [at._replace(rank=rank) for rank in _ranks(matrix, at)]
+        yield from (_cell(matrix, place) for place in places if not any(_fits(out, place) for out in matrix.leave_out))
 
 
-def _ranks(matrix: Matrix, workload: WorkloadName, kind: FaultKind) -> tuple[int, ...]:
+def _ranks(matrix: Matrix, place: _Place) -> tuple[int, ...]:
     ranks = matrix.matrix.ranks
     if not isinstance(ranks, str):
         return ranks
-    world = _world(_merged(matrix, workload, kind, None))
+    world = _world(_merged(matrix, place))
     return tuple(sorted({0, world // 2, world - 1}))
 
 
-def _cell(matrix: Matrix, workload: WorkloadName, kind: FaultKind, rank: int | None) -> CellTable:
-    tables = _merged(matrix, workload, kind, rank)
-    tables["job"]["workload"] = workload.value
-    tables["fault"]["kind"] = kind.value
+def _cell(matrix: Matrix, place: _Place) -> CellTable:
+    tables = _merged(matrix, place)
+    workload, kind, rank = place.workload.value, place.kind.value, place.rank
+    tables["job"]["workload"] = workload
+    if place.backend is not None:
+        tables["job"].setdefault("backend", place.backend)
+    if place.road is not None:
+        tables["recorder"].setdefault("trigger", place.road)
+    tables["fault"]["kind"] = kind
     if rank is None:
-        tables["fault"] = {"kind": kind.value}
+        tables["fault"] = {"kind": kind}
     else:
         tables["fault"]["rank"] = rank
     _fill_in(tables, rank)
-    title = matrix.matrix.title.format(workload=workload.value, kind=kind.value, rank="-" if rank is None else rank)
-    suffix = "" if rank is None else f"-r{rank}"
-    return CellTable(f"{workload.value}-{kind.value}{suffix}", {"title": title, **tables})
+    rank_text = "-" if rank is None else rank
+    title = matrix.matrix.title.format(
+        workload=workload, kind=kind, rank=rank_text, backend=place.backend, road=place.road
+    )
+    name = f"{workload}-{kind}" + ("" if rank is None else f"-r{rank}")
+    return CellTable(".".join([*filter(None, (place.backend, place.road)), name]), {"title": title, **tables})
 
 
 def _fill_in(tables: Tables, rank: int | None) -> None:
@@ -80,14 +103,18 @@ def _fill_in(tables: Tables, rank: int | None) -> None:
         expect["dumps"] = [other for other in range(_world(tables)) if other != rank]
 
 
-def _merged(matrix: Matrix, workload: WorkloadName, kind: FaultKind, rank: int | None) -> Tables:
-    layers: list[Layer] = [matrix]
-    layers += [matrix.workload[workload]] if workload in matrix.workload else []
-    layers += [matrix.kind[kind]] if kind in matrix.kind else []
-    layers += [cell for cell in matrix.cell if _matches(cell, workload, kind, rank)]
+def _merged(matrix: Matrix, place: _Place) -> Tables:
+    layers: list[Layer | None] = [
+        matrix,
+        matrix.backend.get(place.backend or ""),
+        matrix.road.get(place.road or ""),
+        matrix.workload.get(place.workload),
+        matrix.kind.get(place.kind),
+        *(cell for cell in matrix.cell if _fits(cell, place)),
+    ]
     tables: Tables = {name: {} for name in TABLES}
     for layer in layers:
-        for name in TABLES:
+        for name in TABLES if layer is not None else ():
             tables[name] = _over(tables[name], getattr(layer, name), name)
     return tables
 
@@ -105,12 +132,9 @@ def _over(below: dict[str, Any], above: Mapping[str, Any], table: str) -> dict[s
     return result
 
 
-def _matches(cell: Cell, workload: WorkloadName, kind: FaultKind, rank: int | None) -> bool:
-    return (
-        (not cell.workloads or workload in cell.workloads)
-        and (not cell.kinds or kind in cell.kinds)
-        and (not cell.ranks or rank in cell.ranks)
-    )
+def _fits(where: Where | Cell, place: _Place) -> bool:
+    wanted = (where.backends, where.roads, where.workloads, where.kinds, where.ranks)
+    return all(not words or word in words for words, word in zip(wanted, place, strict=True))
 
 
 def _world(tables: Tables) -> int:
@@ -120,25 +144,34 @@ def _world(tables: Tables) -> int:
 
 def _layer_problems(matrix: Matrix) -> Iterator[Problem]:
     axes = matrix.matrix
-    for axis in ("workloads", "kinds"):
+    for axis in ("workloads", "kinds", "backends", "roads"):
         values = getattr(axes, axis)
-        if not values or len(set(values)) != len(values):
+        if (not values and axis in ("workloads", "kinds")) or len(set(values)) != len(values):
             yield Problem(f"matrix.{axis}", "the axis is empty or names a value twice", "name each value once")
+        if bad := [value for value in values if isinstance(value, str) and not LABEL.fullmatch(value)]:
+            what = f'"{bad[0]}" cannot be part of a name'
+            yield Problem(f"matrix.{axis}", what, f"choose a label, and say in [{axis[:-1]}.LABEL] what it stands for")
     try:
-        axes.title.format(workload="", kind="", rank="")
+        axes.title.format(workload="", kind="", rank="", backend="", road="")
     except (KeyError, IndexError, ValueError) as error:
-        yield Problem("matrix.title", f"unknown placeholder {error}", "use {workload}, {kind} and {rank}")
+        yield Problem(
+            "matrix.title", f"unknown placeholder {error}", "use {workload}, {kind}, {rank}, {backend} and {road}"
+        )
     for key, layer in _layers(matrix):
         for table, name in AXIS_KEYS:
             if name in getattr(layer, table):
                 yield Problem(f"{key}{table}.{name}", "the axes of the matrix set this", "leave it out")
-    for unused in (set(matrix.workload) - set(axes.workloads)) | (set(matrix.kind) - set(axes.kinds)):
-        table = "kind" if isinstance(unused, FaultKind) else "workload"
-        yield Problem(f"{table}.{unused.value}", "no cell uses this table", f"add it to matrix.{table}s")
+    for table in ("workload", "kind", "backend", "road"):
+        for unused in set(getattr(matrix, table)) - set(getattr(axes, f"{table}s")):
+            yield Problem(f"{table}.{_text(unused)}", "no cell uses this table", f"add it to matrix.{table}s")
 
 
 def _layers(matrix: Matrix) -> Iterator[tuple[str, Layer]]:
     yield "", matrix
-    yield from ((f"workload.{name.value}.", layer) for name, layer in matrix.workload.items())
-    yield from ((f"kind.{name.value}.", layer) for name, layer in matrix.kind.items())
+    for table in ("backend", "road", "workload", "kind"):
+        yield from ((f"{table}.{_text(name)}.", layer) for name, layer in getattr(matrix, table).items())
     yield from (("cell.", cell) for cell in matrix.cell)
+
+
+def _text(name: str | WorkloadName | FaultKind) -> str:
+    return name if isinstance(name, str) else name.value

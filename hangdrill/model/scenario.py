@@ -46,6 +46,7 @@ class WorkloadName(Enum):
     PIPELINE = "pipeline"
     MESH_2D = "mesh-2d"
     ALL_TO_ALL = "all-to-all"
+    COALESCED = "coalesced"
 
 
 class FaultKind(Enum):
@@ -66,6 +67,9 @@ class FaultKind(Enum):
     SLOW = "slow"
     IN_DESTROY = "in-destroy"
     DATALOADER = "dataloader"
+    GPU_KERNEL = "gpu-kernel"
+    OOM = "oom"
+    STORE_DEATH = "store-death"
 
 
 class Trigger(Enum):

@@ -98,7 +98,8 @@ class _IdleAllReduce(torch._C._distributed_c10d.Backend):  # type: ignore[misc] 
 
     def allreduce(self, tensors: list[Any], options: Any) -> Any:
         """The tensors as they are."""
-        done: Any = torch.futures.Future()
+        devices = sorted({tensor.device for tensor in tensors if tensor.device.type != "cpu"}, key=str)
+        done: Any = torch.futures.Future(devices=devices or None)
         done.set_result(tensors)
         return torch._C._distributed_c10d._create_work_from_future(done)
 

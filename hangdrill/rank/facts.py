@@ -63,13 +63,28 @@ class Facts:
         return {**facts, "steps": record.steps}
 
     def _device_binding(self, backend_class: str) -> str:
+        """Where the group's operations run: "cuda:1, explicit device_id", "cuda:1, derived" or "cpu"."""
         if self.device_id is not None:
-            return "explicit device_id"
-        return "cpu" if backend_class in ("", "ProcessGroupGloo") else "derived"
+            return f"{_name(self.device_id)}, explicit device_id"
+        if backend_class in ("", "ProcessGroupGloo"):
+            return "cpu"
+        return f"{current}, derived" if (current := _current_device()) else "derived"
+
+
+def _name(device: Any) -> str:
+    """A device_id as a user may give it: an index, a text or a torch.device."""
+    return f"cuda:{device}" if isinstance(device, int) else str(device)
+
+
+def _current_device() -> str:
+    if torch.cuda.is_available():
+        return f"cuda:{torch.cuda.current_device()}"
+    xpu = getattr(torch, "xpu", None)  # not tested: there was no such device
+    return f"xpu:{xpu.current_device()}" if xpu is not None and xpu.is_available() else ""
 
 
 def _nccl_version() -> str | None:
-    """The version of the NCCL that is loaded, which need not be the one torch was built with."""
+    """The version of the NCCL that is loaded, which need not be the one torch was built with; on ROCm it is RCCL's."""
     try:
         return ".".join(str(part) for part in torch.cuda.nccl.version())
     except (AttributeError, RuntimeError):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hangdrill.rank.accelerator import need_cuda, run_endless_kernel, run_out_of_memory
 from hangdrill.rank.files import Flags, wait_until, write_json
 from hangdrill.rank.orders import FaultOrder, Identity, Orders
 from hangdrill.rank.stacks import frames_here
@@ -57,6 +58,9 @@ class Fault:
             "exit": self._exit,
             "slow": self._slow,
             "in-destroy": self._in_destroy,
+            "gpu-kernel": self._gpu_kernel,
+            "oom": self._oom,
+            "store-death": self._kill,
         }
 
     @property
@@ -78,8 +82,10 @@ class Fault:
         return self._flags.control / f"{self._who.stem}.fault.json"
 
     def happen(self, reached: Reached) -> None:
-        """Report, and do it. Returns when the fault was released; raises for "raise" and "exit"."""
+        """Report, and do it. Returns when the fault was released; raises for "raise", "exit" and "oom"."""
         self.fired = True
+        if self.order.kind in ("gpu-kernel", "oom"):
+            need_cuda()  # before the report: a fault that cannot take is not confirmed
         self.report(reached)
         self._actions[self.order.kind](reached)
 
@@ -132,6 +138,13 @@ class Fault:
 
     def _kill(self, reached: Reached) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _gpu_kernel(self, reached: Reached) -> None:
+        """The kernel ends with the process, or after `max_hold_s`; this thread goes on and enqueues the operation."""
+        run_endless_kernel(limit_s=self._orders.max_hold_s)
+
+    def _oom(self, reached: Reached) -> None:
+        run_out_of_memory()
 
     def _exit(self, reached: Reached) -> None:
         raise SystemExit(0)

@@ -17,7 +17,7 @@ AT = ("before", "init", "step", "destroy", "dataloader")
 TRIGGERS = ("collector", "native", "debug-server")
 KINDS = (
     "none", "hold", "hold-gil", "stop", "spin", "skip", "wrong-op", "wrong-shape", "wrong-dtype", "raise", "kill",
-    "exit", "slow", "in-destroy", "dataloader",
+    "exit", "slow", "in-destroy", "dataloader", "gpu-kernel", "oom", "store-death",
 )  # fmt: skip
 CHANGES = ("skip", "wrong-op", "wrong-shape", "wrong-dtype")
 """The kinds that change an operation, so they need one: `at` must be "before"."""

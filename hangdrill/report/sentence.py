@@ -15,6 +15,7 @@ __all__ = ["drill_sentence", "operation_text", "place_text"]
 WAITED = " waited"
 HOLDING = {
     FaultKind.HOLD, FaultKind.HOLD_GIL, FaultKind.STOP, FaultKind.SPIN, FaultKind.IN_DESTROY, FaultKind.DATALOADER,
+    FaultKind.GPU_KERNEL,
 }  # fmt: skip
 """Faults that keep a rank where it is; the others happen there."""
 

@@ -75,6 +75,27 @@ def without_dumps(*ranks: int) -> Callable[[], RecordedRun]:
     return lambda: mutate(held_run(), dumps={rank: d for rank, d in held_run().dumps.items() if rank not in ranks})
 
 
+def on_gpus(backend_class: str, prefix: str, *, torch: str = "2.15.0+cu132", **job: Any) -> RecordedRun:
+    """The held run as this class would have recorded it."""
+    run = held_run(scenario=scenario(job=job))
+    for rank in WORLD:
+        group = mutate(run.agents[rank].groups[0], backend_class=backend_class)
+        run = with_agent(run, rank, backend_class=backend_class, torch=torch, groups=(group,))
+    return mutate(run, dumps={rank: with_operations(held_run(), rank, backend=prefix).dumps[rank] for rank in WORLD})
+
+
+def nccl_run(backend_class: str, *, torch: str = "2.15.0+cu132", env: Mapping[str, str] | None = None) -> RecordedRun:
+    """backend = "nccl", and what stood behind the name."""
+    prefix = "nccl2" if backend_class.endswith("2") else "nccl"
+    return on_gpus(backend_class, prefix, torch=torch, backend="nccl", env=env or {})
+
+
+def by_device(backend_class: str) -> RecordedRun:
+    """One backend for the CPU and another for GPUs, and the class that ran the groups."""
+    prefix = "gloo" if backend_class.endswith("Gloo") else "nccl2"
+    return on_gpus(backend_class, prefix, backend="cpu:gloo,cuda:nccl")
+
+
 def without_agents() -> RecordedRun:
     """No agent reported."""
     return mutate(held_run(), agents={})
@@ -166,6 +187,25 @@ CASES: dict[str, Cases] = {
             "rank 0 does not say": lambda: mutate(
                 held_run(), agents={r: mutate(a, torch="") for r, a in held_run().agents.items()}
             ),
+        },
+    ),
+    "arrival-as-known": Cases(
+        passing={
+            "the collector brings all": held_run,
+            "a stopped rank may be missing": lambda: lose_rank(
+                held_run(scenario=scenario(fault={"kind": FaultKind.STOP})), 1
+            ),
+        },
+        failing={
+            "the collector loses a rank": lambda: lose_rank(held_run(), 1),
+            "gloo dumps by itself": native_run,
+        },
+        unknown={
+            "a backend nobody measured": lambda: mutate(
+                native_run(), agents={rank: mutate(a, backend_class="Fancy") for rank, a in native_run().agents.items()}
+            ),
+            "the fault was never confirmed": unconfirmed,
+            "nobody looked": lambda: mutate(held_run(), manifest=None, files=(), artifacts=()),
         },
     ),
     "every-rank-dumped": Cases(
@@ -339,9 +379,17 @@ CASES: dict[str, Cases] = {
                 },
                 dumps={rank: with_operations(held_run(), rank, backend="fancy").dumps[rank] for rank in WORLD},
             ),
-            "a choice by device": lambda: held_run(scenario=scenario(job={"backend": "cpu:gloo,cuda:nccl"})),
+            "a choice by device": lambda: by_device("ProcessGroupNCCL2"),
+            "nccl as torch 2.15 means it": lambda: nccl_run("ProcessGroupNCCL2"),
+            "nccl rolled back as asked": lambda: nccl_run("ProcessGroupNCCL", env={"TORCH_DIST_USE_NCCL2": "0"}),
+            "nccl before there was another": lambda: nccl_run("ProcessGroupNCCL", torch="2.11.0+cu130"),
         },
         failing={
+            "the half for GPUs is missing": lambda: by_device("ProcessGroupGloo"),
+            "nccl rolled back behind the scenario's back": lambda: nccl_run("ProcessGroupNCCL"),
+            "asked to roll back, and not rolled back": lambda: nccl_run(
+                "ProcessGroupNCCL2", env={"TORCH_DIST_USE_NCCL2": "0"}
+            ),
             "rolled back": lambda: mutate(held_run(), scenario=scenario(job={"backend": "nccl2"})),
             "another backend's dump": lambda: with_operations(held_run(), 0, backend="nccl"),
         },

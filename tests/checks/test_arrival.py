@@ -1,9 +1,8 @@
-"""The arrival table says who dumps under which torch, backend, road and fault, and every-rank-dumped quotes it."""
+"""every-rank-dumped quotes the arrival table, and arrival-as-known holds it against what arrived."""
 
-import pytest
-from healthy_runs import WORLD, held_run, lose_rank, mutate, none_run, scenario
+from healthy_runs import WORLD, held_run, lose_rank, mutate, none_run, scenario, with_agent
 
-from hangdrill.checks.arrival import ARRIVALS, Arrival, Role, expected_arrival, version_of
+from hangdrill.checks.arrival_known import CHECK as AS_KNOWN
 from hangdrill.checks.every_rank_dumped import CHECK
 from hangdrill.model.run import Manifest, RankPull, RankState
 from hangdrill.model.scenario import FaultKind, Trigger
@@ -12,62 +11,46 @@ from hangdrill.model.verdict import Verdict
 NATIVE = Trigger.NATIVE
 
 
-def lookup(backend_class, trigger, fault=FaultKind.HOLD, torch="2.15.0", **other):
-    return expected_arrival(
-        torch=torch, backend_class=backend_class, backend_requested="", trigger=trigger, fault=fault, **other
-    )
+def nccl2_run(*dumping, fault=FaultKind.HOLD):
+    """A stall of rank 1 under nccl2 with torch alone: only these ranks left a dump."""
+    run = held_run(scenario=scenario(recorder={"trigger": NATIVE}, fault={"kind": fault}), manifest=Manifest())
+    for rank in WORLD:
+        run = with_agent(run, rank, backend_class="ProcessGroupNCCL2", torch="2.15.0+cu132")
+        run = run if rank in dumping else lose_rank(run, rank)
+    return run
 
 
-@pytest.mark.parametrize(
-    ("backend_class", "trigger", "fault", "dumping"),
-    [
-        ("ProcessGroupGloo", NATIVE, FaultKind.HOLD, ()),
-        ("ProcessGroupGloo", Trigger.DEBUG_SERVER, FaultKind.HOLD, ()),
-        ("ProcessGroupGloo", Trigger.COLLECTOR, FaultKind.HOLD_GIL, (Role.STALLED, Role.WAITING)),
-        ("ProcessGroupGloo", Trigger.COLLECTOR, FaultKind.STOP, (Role.WAITING,)),
-        ("ProcessGroupGloo", Trigger.COLLECTOR, FaultKind.KILL, (Role.WAITING,)),
-        ("ProcessGroupNCCL2", NATIVE, FaultKind.HOLD, (Role.WAITING,)),
-        ("ProcessGroupNCCL2", NATIVE, FaultKind.WRONG_OP, (Role.STALLED, Role.WAITING)),
-        ("ProcessGroupNCCL2", NATIVE, FaultKind.KILL, ()),
-        ("ProcessGroupNCCL2", Trigger.DEBUG_SERVER, FaultKind.HOLD, (Role.STALLED, Role.WAITING)),
-        ("ProcessGroupNCCL2", Trigger.DEBUG_SERVER, FaultKind.STOP, (Role.WAITING,)),
-        ("ProcessGroupNCCLLazy", NATIVE, FaultKind.HOLD, ()),
-        ("ProcessGroupNCCL", NATIVE, FaultKind.HOLD, (Role.STALLED, Role.WAITING)),
-    ],
-)
-def test_table_says_what_was_measured(backend_class, trigger, fault, dumping):
-    row = lookup(backend_class, trigger, fault)
-    assert row is not None
-    assert row.dumping == dumping
+def test_the_known_loss_of_the_stalled_ranks_dump_passes_as_known():
+    answer = AS_KNOWN.judge(nccl2_run(0, 2, 3))
+    assert answer.verdict is Verdict.PASS
+    assert answer.detail.startswith("ranks 0, 2, 3 left a dump, as known: nccl2 dumps only where")
 
 
-def test_nothing_is_said_of_what_was_not_measured():
-    assert lookup("FancyBackend", NATIVE) is None
-    assert lookup("", NATIVE) is None
+def test_a_torch_that_delivers_more_or_less_than_is_known_is_noticed():
+    more, less = AS_KNOWN.judge(nccl2_run(0, 1, 2, 3)), AS_KNOWN.judge(nccl2_run(0, 2))
+    assert (more.verdict, less.verdict) == (Verdict.FAIL, Verdict.FAIL)
+    assert "rank 1: a dump arrived, though it is known not to" in more.detail
+    assert "rank 3: no dump arrived, though one is known to" in less.detail
+    assert "hangdrill/arrival/table.py" in more.mend
 
 
-def test_requested_name_decides_only_when_no_class_is_known():
-    known = {"torch": "", "trigger": NATIVE, "fault": FaultKind.HOLD}
-    assert expected_arrival(backend_class="", backend_requested="gloo", **known).dumping == ()
-    assert expected_arrival(backend_class="ProcessGroupNCCL", backend_requested="gloo", **known).dumping != ()
+def test_the_kind_of_fault_decides_what_is_known():
+    assert AS_KNOWN.judge(nccl2_run(0, 1, 2, 3, fault=FaultKind.WRONG_OP)).verdict is Verdict.PASS
+    assert AS_KNOWN.judge(nccl2_run(fault=FaultKind.RAISE)).verdict is Verdict.PASS
 
 
-def test_version_range_is_compared_as_numbers():
-    row = Arrival(backend_class="", triggers=(NATIVE,), dumping=(), why="", since=(2, 9), until=(2, 15))
-    found = {torch: lookup("", NATIVE, torch=torch, rows=(row,)) is row for torch in ("2.8", "2.10.1", "2.15.0", "")}
-    assert found == {"2.8": False, "2.10.1": True, "2.15.0": False, "": False}
+def test_nothing_is_known_of_a_backend_that_was_never_measured():
+    run = nccl2_run(0, 2, 3)
+    for rank in WORLD:
+        run = with_agent(run, rank, backend_class="FancyBackend")
+    assert AS_KNOWN.judge(run).verdict is Verdict.UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [("2.15.0+cu132", (2, 15, 0)), ("2.16.0a0+git1234", (2, 16)), ("", ()), ("nightly", ())],
-)
-def test_version_of_takes_the_leading_numbers(text, version):
-    assert version_of(text) == version
-
-
-def test_every_row_that_loses_a_dump_says_why():
-    assert [row for row in ARRIVALS if not row.why] == []
+def test_a_trace_from_before_a_stop_may_be_there_or_not():
+    stopped = held_run(scenario=scenario(fault={"kind": FaultKind.STOP}))
+    assert AS_KNOWN.judge(stopped).verdict is Verdict.PASS
+    assert AS_KNOWN.judge(lose_rank(stopped, 1)).verdict is Verdict.PASS
+    assert AS_KNOWN.judge(lose_rank(stopped, 0)).verdict is Verdict.FAIL
 
 
 def test_native_gloo_fails_with_the_reason_and_the_mend():

@@ -96,15 +96,19 @@ def test_launcher_of_a_later_version_is_refused():
 
 
 def test_gloo_drills_need_nothing_for_themselves():
-    assert resources_of(scenario(), {}) == ()
+    assert resources_of(scenario()) == ()
 
 
-def test_gpu_drills_are_kept_apart_by_device():
-    nccl = scenario(job={"backend": "nccl"})
-    assert resources_of(nccl, {}) == ("gpu-0", "gpu-1")
-    assert resources_of(nccl, {"CUDA_VISIBLE_DEVICES": "4,5,6"}) == ("gpu-4", "gpu-5")
+def test_gpu_and_debug_server_drills_share_what_they_use():
+    assert resources_of(scenario(job={"backend": "nccl"})) == ()
+    assert resources_of(scenario(recorder={"trigger": "debug-server"})) == ()
 
 
 def test_fixed_ports_are_kept_apart():
-    assert resources_of(scenario(recorder={"trigger": "debug-server"}), {}) == ("port-25999",)
-    assert resources_of(scenario(job={"env": {"MASTER_PORT": "29500"}}), {}) == ("port-29500",)
+    assert resources_of(scenario(job={"env": {"MASTER_PORT": "29500"}})) == ("port-29500",)
+
+
+def test_a_drill_of_the_stores_death_lets_rank_0_host_it(tmp_path):
+    dying = plan(tmp_path, fault={"kind": "store-death", "rank": 0})
+    assert dying.environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+    assert "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" not in plan(tmp_path).environment

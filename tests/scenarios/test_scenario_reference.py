@@ -9,7 +9,7 @@ import pytest
 from msgspec import inspect
 
 from hangdrill.drill.scenario_file import tomllib, validate
-from hangdrill.model.matrix import Cell, Matrix, MatrixAxes
+from hangdrill.model.matrix import Cell, Matrix, MatrixAxes, Where
 from hangdrill.model.scenario import Before, Expect, Fault, FaultKind, Job, Recorder, Scenario, Teardown
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/scenario.md").read_text()
@@ -23,6 +23,7 @@ SECTIONS = {
     "[matrix]": MatrixAxes,
     "The layers": Matrix,
     "[[cell]]": Cell,
+    "[[leave_out]]": Where,
 }
 PLAIN = {
     inspect.StrType: "text",

@@ -13,5 +13,6 @@ MODULES = {
     "pipeline": "hangdrill.rank.workloads.pipeline",
     "mesh-2d": "hangdrill.rank.workloads.mesh_2d",
     "all-to-all": "hangdrill.rank.workloads.all_to_all",
+    "coalesced": "hangdrill.rank.workloads.coalesced",
 }
 """Name in a scenario -> module."""

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
+from hangdrill.rank.accelerator import bind, device_of, synchronize
 from hangdrill.rank.current import fault_kind, step
 
 __all__ = ["BATCH", "CLASSES", "FEATURES", "GradientDescent", "Job", "batches", "loss_of", "small_model", "start"]
@@ -25,7 +26,7 @@ the process group's own timeout, which also bounds its rendezvous, is short in a
 
 @dataclass(frozen=True)
 class Job:
-    """This rank's place in the job. `device` is what the backend moves: cuda for nccl, else cpu."""
+    """This rank's place in the job. `device` is what the backend moves: a GPU for nccl, the CPU for gloo."""
 
     rank: int
     world_size: int
@@ -62,15 +63,16 @@ def start() -> Job:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--timeout-s", type=float, default=5.0)
     parser.add_argument("--backend", default="gloo")
-    parser.add_argument("--bind", choices=("explicit", "derived"), default="derived")
+    parser.add_argument("--bind", choices=("explicit", "derived"), default="explicit")
     options = parser.parse_args()
     torch.manual_seed(0)
-    device = _device(options.backend)
+    device = device_of(options.backend, int(os.environ.get("LOCAL_RANK", "0")))
+    bind(device)
     _wait_for_all_ranks()
     dist.init_process_group(
         options.backend,
         timeout=timedelta(seconds=options.timeout_s),
-        device_id=device if options.bind == "explicit" else None,
+        device_id=device if options.bind == "explicit" and device.type != "cpu" else None,
     )
     return Job(
         rank=dist.get_rank(),
@@ -99,6 +101,7 @@ def batches(job: Job, *, seed: int) -> Iterator[tuple[Any, Any]]:
             if done == job.steps:
                 return
             yield given.to(job.device), expected.to(job.device)
+            synchronize(job.device)
             done += 1
 
 
@@ -112,14 +115,6 @@ def small_model(job: Job, *, hidden: int = 32) -> Any:
 def loss_of(outputs: Any, labels: Any) -> Any:
     """The training loss of one batch."""
     return torch.nn.functional.cross_entropy(outputs, labels)
-
-
-def _device(backend: str) -> Any:
-    if "nccl" not in backend:
-        return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    torch.cuda.set_device(device)
-    return device
 
 
 def _wait_for_all_ranks() -> None:
