@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hangdrill.diagnosis.graph import Ends, follow
+from hangdrill.diagnosis.groups import distinct
 from hangdrill.diagnosis.mismatch import Mismatch, find_mismatch
 from hangdrill.diagnosis.reports import failed_at_or_after, failed_in_transfer, fell_out, suspicious
 from hangdrill.diagnosis.scene import Scene, StuckOp
@@ -36,14 +37,17 @@ class Case:
     ends: Ends
     mismatches: tuple[Mismatch, ...]
     transfers_hidden: bool
+    transfers_of_nccl2: bool
 
     @property
     def missing(self) -> frozenset[int]:
         """Ranks without a dump: of those expected or, when nobody said who they are, of those mentioned."""
         views = self.scene.views
+        if self.expected is not None:
+            return self.expected - views.keys()
         mentioned = {rank for group in self.scene.groups for rank in group.ranks}
-        mentioned.update(*(view.seen_ranks for view in views.values()))
-        return frozenset(mentioned if self.expected is None else self.expected) - views.keys()
+        mentioned.update(*distinct(ranks for view in views.values() for ranks in view.mentioned))
+        return frozenset(mentioned) - views.keys()
 
     @property
     def busy(self) -> set[int]:
@@ -68,7 +72,7 @@ def build_case(scene: Scene, reports: Mapping[int, RankPull], expected: frozense
     """Follow the waits and compare the operations of a scene."""
     mismatches = tuple(found for op in scene.stuck if op.firm and (found := find_mismatch(scene, op)) is not None)
     hidden = _transfers_hidden(scene, reports.values())
-    return Case(scene, reports, expected, follow(scene.stuck), mismatches, hidden)
+    return Case(scene, reports, expected, follow(scene.stuck), mismatches, hidden, _transfers_of_nccl2(scene))
 
 
 def _transfers_hidden(scene: Scene, reports: Collection[RankPull]) -> bool:
@@ -98,7 +102,7 @@ def may_hide(case: Case, rank: int) -> bool:
         return True
     if case.transfers_hidden:
         return report is None or not _counted_nothing_since(view, report)
-    return not view.full and _transfers_of_nccl2(case.scene)
+    return not view.full and case.transfers_of_nccl2
 
 
 def _finished_all(view: RankView) -> bool:

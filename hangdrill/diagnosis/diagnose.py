@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from hangdrill.diagnosis.case import Judgement
-from hangdrill.diagnosis.groups import DEFAULT_DESC, resolve_groups
+from hangdrill.diagnosis.groups import DEFAULT_DESC, distinct, resolve_groups
 from hangdrill.diagnosis.judge import judge
 from hangdrill.diagnosis.reports import collectives_counted, failed_operations
 from hangdrill.diagnosis.scene import look
@@ -71,7 +71,7 @@ def _expected(
         return frozenset(range(world_size))
     default = [group.ranks for group in launch_groups if group.desc == DEFAULT_DESC]
     default += [ranks for view in views.values() for (_, desc), ranks in view.groups.items() if desc == DEFAULT_DESC]
-    members = frozenset(rank for ranks in default for rank in ranks)
+    members = frozenset(rank for ranks in distinct(default) for rank in ranks)
     return members or None
 
 

@@ -8,14 +8,14 @@ nothing may be concluded from a rank that was not (`certain` is False).
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from hangdrill.diagnosis.history import Key
 from hangdrill.diagnosis.views import RankView
 from hangdrill.model.dump import Group, Operation
 
-__all__ = ["DEFAULT_DESC", "GroupView", "resolve_groups"]
+__all__ = ["DEFAULT_DESC", "GroupView", "distinct", "resolve_groups"]
 
 DEFAULT_DESC = "default_pg"
 
-Key = tuple[str, str]
 Members = tuple[int, ...]
 
 
@@ -32,6 +32,11 @@ class GroupView:
     certain: bool
     collectives: dict[int, dict[int, list[Operation]]] = field(default_factory=dict)
     p2p: dict[int, list[Operation]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """Its name and description."""
+        return self.name, self.desc
 
     @property
     def is_default(self) -> bool:
@@ -51,6 +56,7 @@ def resolve_groups(
     told = _lists((group.name, group.desc, group.ranks) for group in launch_groups)
     configured = _lists((*key, ranks) for view in views.values() for key, ranks in view.groups.items())
     groups: dict[tuple[Key, Members], GroupView] = {}
+    by_list: dict[tuple[Key, int], GroupView] = {}  # to hash long lists once only; views keep the lists alive
     unknown: dict[Key, dict[int, list[Operation]]] = {}
     for view in views.values():
         for key, operations in _by_group(view.operations).items():
@@ -58,7 +64,10 @@ def resolve_groups(
             if members is None:
                 unknown.setdefault(key, {})[view.rank] = operations
             else:
-                group = groups.setdefault((key, members), GroupView(*key, members, certain=True))
+                group = by_list.get((key, id(members)))
+                if group is None:
+                    group = groups.setdefault((key, members), GroupView(*key, members, certain=True))
+                    by_list[key, id(members)] = group
                 _record(group, view.rank, operations)
     for key, by_rank in unknown.items():
         members = _seen_members(key[1], by_rank, views)
@@ -72,10 +81,14 @@ def _lists(groups: Iterable[tuple[str, str, Members]]) -> dict[Key, list[Members
     """The member lists under each name and description; several groups may share both."""
     found: dict[Key, list[Members]] = {}
     for name, desc, ranks in groups:
-        lists = found.setdefault((name, desc), [])
-        if ranks and ranks not in lists:
-            lists.append(ranks)
-    return found
+        found.setdefault((name, desc), []).append(ranks)
+    return {key: [ranks for ranks in distinct(lists) if ranks] for key, lists in found.items()}
+
+
+def distinct(lists: Iterable[Members]) -> list[Members]:
+    """Each list once, in order; those that are the same object are compared as such, for they may be long and many."""
+    objects = {id(ranks): ranks for ranks in lists}
+    return list(dict.fromkeys(objects.values()))
 
 
 def _by_group(operations: list[Operation]) -> dict[Key, list[Operation]]:
@@ -103,7 +116,7 @@ def _seen_members(desc: str, users: Iterable[int], views: dict[int, RankView]) -
     """Those who used the group; of the default group, everybody who was seen or mentioned."""
     seen = set(users)
     if desc == DEFAULT_DESC:
-        seen.update(views, *(view.seen_ranks for view in views.values()))
+        seen.update(views, *distinct(ranks for view in views.values() for ranks in view.mentioned))
     return tuple(sorted(seen))
 
 

@@ -25,6 +25,8 @@ BOTH_AGREE = frozenset({"_all_gather_base", "_reduce_scatter_base", "all_gather_
 LISTS_AGREE = frozenset({"all_gather", "reduce_scatter"})
 """The list holds one tensor a rank, the same list on all ranks; the single tensor may rightly differ."""
 
+LOOKED_BACK = 64
+"""So many operations of a group before the one in question are compared."""
 SIBLING_HISTORY = 4
 """So many operations must parallel groups have had in common before one is taken for the measure of the other."""
 
@@ -95,12 +97,11 @@ def _as_siblings_do(scene: Scene, op: StuckOp) -> Signatures | None:
 
 
 def _history(progress: Progress, until: int) -> dict[int, set[Signatures]]:
-    """The signatures of each sequence up to `until`."""
+    """The signatures of the last sequences up to `until`."""
     found: dict[int, set[Signatures]] = {}
-    for by_sequence in progress.group.collectives.values():
-        for sequence, operations in by_sequence.items():
-            if sequence <= until:
-                found.setdefault(sequence, set()).add(_signatures(operations))
+    for rank in progress.group.collectives:
+        for sequence in progress.recorded(rank, before=until + 1, last=LOOKED_BACK):
+            found.setdefault(sequence, set()).add(_signatures(progress.operations(rank, sequence)))
     return found
 
 
@@ -109,15 +110,15 @@ def _signatures(operations: list[Operation]) -> Signatures:
 
 
 def find_earlier_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
-    """The first mismatch before a stuck collective of gloo, which calls what has failed finished.
+    """The first mismatch not long before a stuck collective of gloo, which calls what has failed finished.
 
     Other backends do not, and a mismatch that did finish may have been harmless.
     """
     if op.p2p:
         return None
     progress = scene.progress_of(op.group)
-    recorded = {rank: progress.recorded(rank, before=op.sequence) for rank in op.group.ranks}
-    for sequence in sorted(set().union(*recorded.values())):
+    recorded = {rank: progress.recorded(rank, before=op.sequence, last=LOOKED_BACK) for rank in op.group.ranks}
+    for sequence in sorted({sequence for sequences in recorded.values() for sequence in sequences}):
         waiting = frozenset(rank for rank, sequences in recorded.items() if sequence in sequences)
         first = progress.operations(min(waiting), sequence)[0]
         if first.backend != "gloo":

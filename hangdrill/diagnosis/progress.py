@@ -8,8 +8,9 @@ where a whole history, the agent's count, a list of all active operations or the
 from collections.abc import Mapping
 
 from hangdrill.diagnosis.groups import GroupView
+from hangdrill.diagnosis.history import finished
 from hangdrill.diagnosis.status import StatusBook
-from hangdrill.diagnosis.views import RankView, finished
+from hangdrill.diagnosis.views import RankView
 from hangdrill.model.dump import Operation
 
 __all__ = ["SYNCHRONISING", "Counts", "Failed", "Progress"]
@@ -95,11 +96,21 @@ class Progress:
 
     def operations(self, rank: int, sequence: int) -> list[Operation]:
         """What the rank recorded under this sequence."""
-        return self.group.collectives.get(rank, {}).get(sequence, [])
+        mine = self.group.collectives.get(rank)
+        if not mine:
+            return []
+        found = mine.get(sequence)
+        if found is None:
+            found = self.views[rank].history.find(self.group.key, sequence) if sequence < max(mine) else []
+        return found
 
-    def recorded(self, rank: int, *, before: int) -> set[int]:
-        """The sequences below `before` that the rank recorded."""
-        return {sequence for sequence in self.group.collectives.get(rank, {}) if sequence < before}
+    def recorded(self, rank: int, *, before: int, last: int) -> list[int]:
+        """The last sequences below `before` that the rank recorded, so many at most; sorted."""
+        if not self.group.collectives.get(rank):
+            return []
+        return sorted(sequence for sequence in self.views[rank].history.sequences(self.group.key) if sequence < before)[
+            -last:
+        ]
 
     def finished(self, rank: int, sequence: int) -> bool:
         """Whether the rank is known to have finished it: recorded so, forgotten since, or left out of active ones."""

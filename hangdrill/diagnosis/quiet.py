@@ -11,7 +11,6 @@ from hangdrill.diagnosis.reports import (
     raised,
     suspicious,
 )
-from hangdrill.diagnosis.views import seems_finished_at_once
 from hangdrill.diagnosis.words import name_ranks
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind, HangVerdict
 
@@ -56,7 +55,7 @@ def _doubts(case: Case) -> list[str]:
     if case.transfers_hidden:
         notes.append("gloo does not record sends and receives, and there were some")
     hidden = scene.doubtful | {rank for op in scene.stuck for rank in op.waiting}
-    hidden.update(rank for rank, view in scene.views.items() if any(map(seems_finished_at_once, view.operations)))
+    hidden.update(rank for rank, view in scene.views.items() if view.history.any_over_at_once())
     if hidden:
         notes.append(
             f"{name_ranks(hidden)} issued sends or receives that may have been batched: those read completed with"

@@ -7,15 +7,20 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from hangdrill.diagnosis.groups import GroupView
+from hangdrill.diagnosis.history import finished
 from hangdrill.diagnosis.progress import Counts, Failed, Progress
 from hangdrill.diagnosis.status import StatusBook
 from hangdrill.diagnosis.transfers import Transfer, find_transfers
-from hangdrill.diagnosis.views import RankView, finished
+from hangdrill.diagnosis.views import RankView
 
 __all__ = ["Scene", "StuckOp", "look"]
 
 FROZEN_OPERATIONS = 4
 """So many operations are unfinished in a rank's record, though its peers finished them with it: it stood still."""
+
+
+LAST_SHARED = 32
+"""So far back an operation is looked for that ranks have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +164,20 @@ def _late(scene: Scene, progress: Progress, sequence: int) -> dict[int, float]:
     created = [operation.created_ns for operation in entries.values()]
     if not 0 < limit_ns < max(created) - min(created):
         return {}
-    shared = set.intersection(*(progress.recorded(rank, before=sequence) for rank in entries))
-    if not shared:
+    start = _last_shared(progress, entries, sequence)
+    if start is None:
         return {}
-    start = max(shared)
     after = {rank: entry.created_ns - progress.operations(rank, start)[0].created_ns for rank, entry in entries.items()}
     first = min(after.values())
     late = {rank: (took - first) / 1e9 for rank, took in after.items() if took - first > limit_ns}
     return late if len(late) * 2 < len(entries) or len(entries) == 2 else {}
+
+
+def _last_shared(progress: Progress, ranks: Iterable[int], before: int) -> int | None:
+    """The last sequence before that one which all of the ranks recorded, if it is not long ago."""
+    ranks = list(ranks)
+    candidates = progress.recorded(ranks[0], before=before, last=LAST_SHARED)
+    return next((one for one in reversed(candidates) if all(progress.operations(rank, one) for rank in ranks)), None)
 
 
 def _collective(
@@ -199,7 +210,7 @@ def _add_transfers(scene: Scene, group: GroupView) -> None:
             scene.doubtful.add(transfer.rank)
         elif transfer.proven or transfer.posted is False:
             scene.stuck.append(_transfer(group, transfer))
-        elif transfer.operation is scene.views[transfer.rank].operations[-1]:
+        elif transfer.operation.record_id == scene.views[transfer.rank].operations[-1].record_id:
             scene.doubtful.add(transfer.rank)
 
 

@@ -5,7 +5,8 @@ says otherwise has left a file of an earlier job (or its clock is wrong by more 
 worth no more). If most ranks say so, it is the other one that came late.
 """
 
-from hangdrill.diagnosis.views import RankView, finished
+from hangdrill.diagnosis.history import Key, finished
+from hangdrill.diagnosis.views import RankView
 from hangdrill.model.dump import Operation
 
 __all__ = ["stale_ranks"]
@@ -13,27 +14,51 @@ __all__ = ["stale_ranks"]
 SLACK_NS = 30 * 10**9
 """Clocks of hosts differ, but hardly by half a minute."""
 
-Key = tuple[str, str, int]
+MAX_COMPARED = 32
+"""Operations of a group that are compared. The dump of an earlier job shows in any operation that both have."""
 
 
 def stale_ranks(views: dict[int, RankView]) -> frozenset[int]:
     """Ranks whose dumps are of an earlier job than those of their peers."""
-    entries: dict[Key, dict[int, Operation]] = {}
-    for rank, view in views.items():
+    users: dict[Key, list[RankView]] = {}
+    sequences: dict[Key, set[int]] = {}
+    for view in views.values():
         if not view.contradictory:
-            for operation in view.operations:
-                if not operation.p2p:
-                    key = (operation.group_name, operation.group_desc, operation.sequence)
-                    entries.setdefault(key, {})[rank] = operation
+            for key, last in _last_sequences(view).items():
+                users.setdefault(key, []).append(view)
+                sequences.setdefault(key, set()).update(last)
     stale: set[int] = set()
-    for by_rank in entries.values():
-        older = _older(by_rank)
-        if len(older) * 2 <= len(by_rank):
-            stale |= older
+    for key, among in users.items():
+        for sequence in _some(sorted(sequences[key])):
+            by_rank = {view.rank: found[0] for view in among if (found := view.find(key, sequence))}
+            older = _older(by_rank)
+            if len(older) * 2 <= len(by_rank):
+                stale |= older
     return frozenset(stale)
 
 
+def _last_sequences(view: RankView) -> dict[Key, set[int]]:
+    """Of each group, the last collective and the last finished one."""
+    last: dict[tuple[Key, bool], int] = {}
+    for operation in view.operations:
+        if not operation.p2p:
+            one = (operation.group_name, operation.group_desc), finished(operation)
+            last[one] = max(operation.sequence, last.get(one, 0))
+    found: dict[Key, set[int]] = {}
+    for (key, _), sequence in last.items():
+        found.setdefault(key, set()).add(sequence)
+    return found
+
+
+def _some(sequences: list[int]) -> list[int]:
+    """At most MAX_COMPARED of them, evenly spread."""
+    step = -(-len(sequences) // MAX_COMPARED)
+    return sequences[:: max(step, 1)]
+
+
 def _older(by_rank: dict[int, Operation]) -> set[int]:
+    if not by_rank:
+        return set()
     newest = max(operation.created_ns for operation in by_rank.values())
     oldest = min(operation.created_ns for operation in by_rank.values())
     if newest - oldest <= SLACK_NS:

@@ -5,11 +5,12 @@ both histories are whole the pairs are counted from the start; else what has fin
 and what is unfinished is paired in order. A receive from any source cannot be matched with one sender.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hangdrill.diagnosis.groups import GroupView
-from hangdrill.diagnosis.views import RankView, finished, seems_finished_at_once
+from hangdrill.diagnosis.views import RankView
 from hangdrill.model.dump import Operation
 
 __all__ = ["Transfer", "find_transfers"]
@@ -44,52 +45,55 @@ def find_transfers(group: GroupView, views: dict[int, RankView], untrusted: set[
 
 
 def _of_rank(group: GroupView, views: dict[int, RankView], untrusted: set[int], rank: int) -> Iterator[Transfer]:
-    pairs: dict[tuple[str, int], list[Operation]] = {}
-    for operation in group.p2p[rank]:
-        peer = _global(group, operation.peer)
-        if peer is None:
-            if not finished(operation):
-                proven = not _may_be_a_part(operation, views[rank])
-                yield Transfer(rank=rank, peer=None, operation=operation, posted=None, proven=proven)
-        else:
-            pairs.setdefault((operation.name, peer), []).append(operation)
-    for (_, peer), mine in sorted(pairs.items(), key=lambda item: item[0]):
-        yield from _of_pair(group, (views[rank], views.get(peer)), peer, mine, peer_untrusted=peer in untrusted)
+    history = views[rank].history
+    for (_, group_peer), rows in sorted(history.transfers(group.key).items(), key=lambda item: item[1][0]):
+        peer = _global(group, group_peer)
+        if peer is not None:
+            yield from _of_pair(group, (views[rank], views.get(peer)), peer, rows, peer_untrusted=peer in untrusted)
+            continue
+        for operation in (history.table[row] for row in rows if not history.over(row)):
+            proven = not _may_be_a_part(operation, views[rank])
+            yield Transfer(rank=rank, peer=None, operation=operation, posted=None, proven=proven)
 
 
 def _of_pair(
     group: GroupView,
     pair: tuple[RankView, RankView | None],
     peer: int,
-    mine: list[Operation],
+    mine: list[int],
     *,
     peer_untrusted: bool,
 ) -> Iterator[Transfer]:
+    """The transfers in the rows `mine`: all that the rank sent to the peer, or all that it received."""
     view, other = pair
-    rank = view.rank
-    theirs, any_source = _counterparts(group, rank, peer, mine[0].name)
+    history = view.history
+    theirs, any_source = _counterparts(group, view, other, history.table[mine[0]].name)
     whole = view.from_the_start and other is not None and other.from_the_start
-    batched = _batched(group.p2p[rank])
+    batched: set[int] | None = None
+    open_there = sum(not other.history.over(row) for row in theirs) if other is not None else 0
     waiting = 0
-    for number, operation in enumerate(mine):
-        unproven = seems_finished_at_once(operation) or _may_be_a_part(operation, view)
-        if finished(operation) and not seems_finished_at_once(operation):
+    for number, row in enumerate(mine):
+        at_once = history.over_at_once(row)
+        if history.over(row) and not at_once:
             continue
+        operation = history.table[row]
+        unproven = at_once or _may_be_a_part(operation, view)
         posted: bool | None
         if whole and not any_source:
             posted = number < len(theirs)
-        elif unproven or operation.sequence in batched or any_source or other is None:
+        elif unproven or any_source or other is None:
             posted = None
         else:
-            posted = waiting < sum(not finished(part) for part in theirs)
-            if not posted and not (other.full or other.listed):
+            batched = _batched(view, group) if batched is None else batched
+            posted = waiting < open_there
+            if operation.sequence in batched or (not posted and not (other.full or other.listed)):
                 posted = None
         waiting += 1
         if posted is False and peer_untrusted:
             posted = None
-        over = bool(posted and whole and not unproven and finished(theirs[number]))
-        over = over and not seems_finished_at_once(theirs[number])
-        yield Transfer(rank, peer, operation, posted, proven=not unproven, over_at_peer=over)
+        over = bool(posted and whole and not unproven and other is not None and other.history.over(theirs[number]))
+        over = over and other is not None and not other.history.over_at_once(theirs[number])
+        yield Transfer(view.rank, peer, operation, posted, proven=not unproven, over_at_peer=over)
 
 
 def _may_be_a_part(operation: Operation, view: RankView) -> bool:
@@ -97,21 +101,20 @@ def _may_be_a_part(operation: Operation, view: RankView) -> bool:
     return operation.backend == "nccl" and not view.full
 
 
-def _counterparts(group: GroupView, rank: int, peer: int, name: str) -> tuple[list[Operation], bool]:
-    """The peer's operations towards the rank in the other direction, and whether it also receives from anyone."""
+def _counterparts(group: GroupView, view: RankView, other: RankView | None, name: str) -> tuple[list[int], bool]:
+    """The rows of the peer's operations towards the rank in the other direction, and whether it also receives from
+    anyone."""
     wanted = "recv" if name == "send" else "send"
-    theirs = group.p2p.get(peer, [])
-    found = [part for part in theirs if part.name == wanted and _global(group, part.peer) == rank]
-    return found, wanted == "recv" and any(part.name == "recv" and part.peer is None for part in theirs)
+    theirs = {} if other is None else other.history.transfers(group.key)
+    rows = [rows for (one, peer), rows in theirs.items() if one == wanted and _global(group, peer) == view.rank]
+    return sorted(row for some in rows for row in some), wanted == "recv" and ("recv", None) in theirs
 
 
-def _batched(operations: list[Operation]) -> set[int]:
+def _batched(view: RankView, group: GroupView) -> set[int]:
     """Sequences that several operations share: parts of one batch, which finish together."""
-    seen: set[int] = set()
-    twice: set[int] = set()
-    for operation in operations:
-        (twice if operation.sequence in seen else seen).add(operation.sequence)
-    return twice
+    table = view.history.table
+    sequences = [table.sequences[row] for rows in view.history.transfers(group.key).values() for row in rows]
+    return {sequence for sequence, count in Counter(sequences).items() if count > 1}
 
 
 def _global(group: GroupView, peer: int | None) -> int | None:

@@ -8,12 +8,14 @@ of one process (one record number, two different operations) contradict each oth
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hangdrill.model.dump import GroupStatus, Operation, OperationState, RankDump
+from hangdrill.diagnosis.history import History, Key, finished, settle_batches
+from hangdrill.model.dump import GroupStatus, Operation, RankDump
+from hangdrill.model.table import OperationTable
 
-__all__ = ["RankView", "finished", "merge_dumps", "rewind", "seems_finished_at_once"]
+__all__ = ["RankView", "merge_dumps", "rewind"]
 
-INSTANT_NS = 200_000
-"""nccl2 records a batched send or receive as completed about 1 us after it is issued; nothing real is that quick."""
+FEW_OPERATIONS = 64
+"""So many are compared one by one."""
 
 
 @dataclass(slots=True)
@@ -24,19 +26,32 @@ class RankView:
     listed: a dump lists all active operations, so that what comes after the last of them was not entered.
     cut: only cut files are there. What a rank is inside of is the first thing that a cut removes.
     first_record: the recorder's number of the oldest operation kept; 0 means that nothing was forgotten.
-    groups: members by name and description, as the rank's own pg_config says.
+    groups: members by name and description, as the rank's own pg_config says. mentioned: all lists of ranks in it.
+    history: all operations; operations: the notable ones of them.
     """
 
     rank: int
+    history: History = field(default_factory=lambda: History(OperationTable.of(())))
     operations: list[Operation] = field(default_factory=list)
     groups: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     statuses: dict[str, GroupStatus] = field(default_factory=dict)
-    seen_ranks: set[int] = field(default_factory=set)
+    mentioned: list[tuple[int, ...]] = field(default_factory=list)
     full: bool = False
     listed: bool = False
     cut: bool = False
     first_record: int = 0
     contradictory: bool = False
+
+    def find(self, key: Key, sequence: int) -> list[Operation]:
+        """The collectives of a group that have this sequence; nearly always among the notable ones."""
+        found = [
+            operation
+            for operation in self.operations
+            if operation.sequence == sequence
+            and not operation.p2p
+            and (operation.group_name, operation.group_desc) == key
+        ]
+        return found or self.history.find(key, sequence)
 
     @property
     def empty(self) -> bool:
@@ -55,21 +70,6 @@ class RankView:
         return self.full and self.first_record == 0
 
 
-def finished(operation: Operation) -> bool:
-    """Whether the recorder says that the operation is over (gloo says it by `retired` only)."""
-    return operation.retired or operation.state is OperationState.COMPLETED
-
-
-def seems_finished_at_once(operation: Operation) -> bool:
-    """nccl2's batched send or receive: recorded as completed when it is issued, so that this proves nothing."""
-    return (
-        operation.p2p
-        and operation.backend == "nccl2"
-        and operation.completed_ns is not None
-        and operation.completed_ns - operation.created_ns < INSTANT_NS
-    )
-
-
 def merge_dumps(dumps: Iterable[RankDump]) -> dict[int, RankView]:
     """One view a rank, by rank."""
     by_rank: dict[int, list[RankDump]] = {}
@@ -84,30 +84,32 @@ def rewind(view: RankView, counted: Mapping[tuple[str, str], int]) -> None:
     A rank that is let go by the teardown goes on, and a dump that is pulled when it ends shows operations that its
     peers never saw. counted: by the group's name and description.
     """
-    kept = [
-        operation
-        for operation in view.operations
-        if operation.p2p
-        or operation.sequence <= counted.get((operation.group_name, operation.group_desc), operation.sequence)
-    ]
-    if len(kept) < len(view.operations):
-        view.operations = kept
+
+    def before(operation: Operation) -> bool:
+        key = operation.group_name, operation.group_desc
+        return operation.p2p or operation.sequence <= counted.get(key, operation.sequence)
+
+    if not all(map(before, view.operations)):
+        _remember(view, view.history.keep(before))
         view.statuses = {}
+
+
+def _remember(view: RankView, history: History) -> None:
+    view.history = history
+    view.operations = history.notable()
 
 
 def _merge(rank: int, dumps: list[RankDump]) -> RankView:
     view = RankView(rank=rank)
     dumps = sorted(dumps, key=lambda dump: (-len(dump.operations), dump.only_active, dump.salvaged, dump.path))
-    known: dict[int, Operation] = {}
     for dump in dumps:
-        _add_operations(view, known, dump)
         for group in dump.groups:
-            view.seen_ranks.update(group.ranks)
+            view.mentioned.append(group.ranks)
             if group.ranks:
                 view.groups.setdefault((group.name, group.desc), group.ranks)
         for status in dump.status:
             view.statuses[status.pg_id] = _later(view.statuses.get(status.pg_id), status)
-    view.operations = _settle_batches([known[number] for number in sorted(known)])
+    _remember(view, History(settle_batches(_merged(view, dumps))))
     whole = [dump for dump in dumps if dump.operations and not dump.only_active and not dump.salvaged]
     view.cut = not whole and any(dump.salvaged for dump in dumps)
     view.full = bool(whole) or (view.empty and any(dump.groups and not dump.salvaged for dump in dumps))
@@ -116,8 +118,45 @@ def _merge(rank: int, dumps: list[RankDump]) -> RankView:
     return view
 
 
-def _add_operations(view: RankView, known: dict[int, Operation], dump: RankDump) -> None:
-    for operation in dump.operations:
+def _merged(view: RankView, dumps: list[RankDump]) -> OperationTable:
+    """All operations of a rank's dumps (the longest first); those of one process, or the view is contradictory."""
+    tables = [OperationTable.of(dump.operations) for dump in dumps]
+    if _in_order(tables[0]) and all(_covers(tables[0], table) for table in tables[1:]):
+        return tables[0]
+    known: dict[int, Operation] = {}
+    for table in tables:
+        _add_operations(view, known, table)
+    return OperationTable.of(known[number] for number in sorted(known))
+
+
+def _in_order(table: OperationTable) -> bool:
+    """Whether each record number is there once, in order."""
+    numbers = table.record_ids
+    return isinstance(numbers, range) or all(map(int.__lt__, numbers, numbers[1:]))
+
+
+def _covers(longer: OperationTable, other: OperationTable) -> bool:
+    """Whether the longer table knows all of the other one, and its operations are as far as those of the other or
+    further. Where this is hard to see, it is False."""
+    if not len(other):
+        return True
+    if not isinstance(longer.record_ids, range) or not isinstance(other.record_ids, range):
+        return False
+    start, size = other.record_ids[0] - longer.record_ids[0], len(other)
+    if start < 0 or start + size > len(longer) or len(longer) <= FEW_OPERATIONS:
+        return False
+    same = slice(start, start + size)
+    if list(longer.created_ns[same]) != list(other.created_ns) or list(longer.sequences[same]) != list(other.sequences):
+        return False
+    pairs = {(longer.kinds[one], other.kinds[two]) for one, two in set(zip(longer.kind[same], other.kind, strict=True))}
+    return all(
+        _identity(one)[:2] == _identity(two)[:2] and one.name == two.name and (finished(one) or not finished(two))
+        for one, two in pairs
+    )
+
+
+def _add_operations(view: RankView, known: dict[int, Operation], operations: Iterable[Operation]) -> None:
+    for operation in operations:
         other = known.get(operation.record_id)
         if other is None:
             known[operation.record_id] = operation
@@ -141,31 +180,3 @@ def _later(one: GroupStatus | None, other: GroupStatus) -> GroupStatus:
     if one is None:
         return other
     return max(one, other, key=lambda status: (status.last_enqueued, status.last_completed))
-
-
-def _settle_batches(operations: list[Operation]) -> list[Operation]:
-    """Give the parts of a coalesced batch the state of the batch.
-
-    nccl-legacy leaves the parts `scheduled` for good and records the truth in an entry "coalesced" that shares their
-    sequence; where that entry was left out because it had finished, so have the parts.
-    """
-    batches: dict[tuple[str, str, bool, int], list[Operation]] = {}
-    for operation in operations:
-        if operation.backend == "nccl":
-            key = (operation.group_name, operation.group_desc, operation.p2p, operation.sequence)
-            batches.setdefault(key, []).append(operation)
-    over: dict[int, bool] = {}
-    for parts in batches.values():
-        if len(parts) > 1:
-            done = all(finished(part) for part in parts if part.name == "coalesced")
-            over.update((part.record_id, done) for part in parts)
-    return [_with_state(operation, over) for operation in operations if operation.name != "coalesced"]
-
-
-def _with_state(operation: Operation, over: dict[int, bool]) -> Operation:
-    done = over.get(operation.record_id)
-    if done is None or done == finished(operation):
-        return operation
-    fields = {name: getattr(operation, name) for name in operation.__struct_fields__}
-    state = OperationState.COMPLETED if done else OperationState.SCHEDULED
-    return Operation(**{**fields, "state": state, "retired": done})

@@ -45,7 +45,7 @@ def parse_dump(data: bytes, *, rank: int, path: str = "") -> RankDump:
         )
     if data[:1] == b"\x80":
         reader = ShapeReader(rank, path)
-        whole = read_whole(data, reader.entry)
+        whole = read_whole(data, reader)
         if whole is not None:
             root, operations = whole
             return reader.dump(root, DumpFormat.PICKLE, operations=operations)

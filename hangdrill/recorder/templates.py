@@ -11,13 +11,16 @@ Templates outlive a file, because the ranks of a job leave nearly equal files. W
 is compared with those of each file before it is used there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from struct import Struct, error
 from typing import Any
 
+import msgspec
+
 from hangdrill.model.dump import Operation
 from hangdrill.model.table import OperationTable, kind_of
+from hangdrill.recorder.dump_shape import ShapeReader
 from hangdrill.recorder.errors import DumpError
 from hangdrill.recorder.pickle_walk import Damaged, walk_part
 
@@ -26,8 +29,12 @@ __all__ = ["MAX_BYTES", "Templates"]
 MAX_BYTES = 16 * 1024 * 1024
 """Of a file that is read this way; a dump of 2000 operations has 0.3 MB (3 MB if its stacks were written out)."""
 MAX_ENTRY_BYTES = 4096
-MAX_TEMPLATES = 8192
+MAX_TEMPLATES = 4096
 """In one process. An entry of each call site, size and state is one; a large model has some hundreds."""
+BEGINNING_BYTES = 48
+"""An entry begins with its stack, by which the templates of other call sites are passed over."""
+MAX_ALIKE = 64
+MAX_GROUPS = 1024
 MAX_FOLLOWING = 4
 """Templates tried after each; a program that repeats itself needs one, where it branches two."""
 
@@ -42,8 +49,13 @@ _DEEPER = {0x28: 1, 0x65: -1, 0x75: -1, 0x74: -1}
 _TIMES = frozenset({"time_discovered_started_ns", "time_discovered_completed_ns"})
 _COLUMNS = _TIMES | {"record_id", "collective_seq_id", "p2p_seq_id", "seq_id", "op_id", "time_created_ns"}
 
+_UNUSED = frozenset({"thread_id", "thread_name"})
+"""Keys whose values differ from rank to rank, and are not read."""
 _NAMES = ("record_ids", "sequences", "op_ids", "created_ns", "started_ns", "completed_ns")
-ReadEntry = Callable[[Any, str], Operation]
+
+
+def _no_group(memo: dict[int, Any]) -> tuple[Any, ...]:
+    return ()
 
 
 class _OddError(Exception):
@@ -51,12 +63,16 @@ class _OddError(Exception):
 
 
 class Template:
-    """An entry that was read before. `following`: what came after it, the latest first."""
+    """An entry that was read before. following: what came after it, the latest first. kinds: what it says, by the name
+    and description of its group, which differ from rank to rank where groups are parallel."""
 
-    __slots__ = ("constants", "file", "following", "index", "kind", "pick", "puts", "refs", "size", "unpack", "values")
+    __slots__ = (
+        "constants", "file", "following", "group", "index", "kinds", "pick", "puts", "refs", "size", "unpack", "values"
+    )  # fmt: skip
 
     def __init__(self, layout: "_Layout", operation: Operation, memo: dict[int, Any], row: tuple[Any, ...]) -> None:
-        self.kind = kind_of(operation)
+        self.kinds = {layout.group_of(memo): kind_of(operation)}
+        self.group = layout.group_of
         self.size = layout.size
         self.unpack = layout.unpack
         self.constants = layout.constants
@@ -77,7 +93,7 @@ class Templates:
     def __init__(self) -> None:
         self.files = 0
         self.count = 0
-        self.known: dict[tuple[Any, ...], list[Template]] = {}
+        self.known: dict[bytes, list[Template]] = {}
         self.start: list[Template] = []
         self.loose: list[Template] = []
 
@@ -89,37 +105,42 @@ class Templates:
         self.loose = []
 
     def read(
-        self, data: bytes, at: int, memo: dict[int, Any], read_entry: ReadEntry
+        self, data: bytes, at: int, memo: dict[int, Any], reader: ShapeReader
     ) -> tuple[OperationTable, int] | None:
         """The entries from byte `at` on, and the byte of the opcode that ends their list; None where they are odd.
 
-        memo: what the walk has stored so far, to be added to. read_entry checks a plain entry and makes it an
-        Operation.
+        memo: what the walk has stored so far, to be added to. reader: checks a plain entry and makes it an Operation.
         """
         if self.count > MAX_TEMPLATES:
             self.clear()
         self.files += 1
         try:
-            return _File(self, data, memo, read_entry).read(at)
+            return _File(self, data, memo, reader).read(at)
         except (Damaged, DumpError, error, LookupError, UnicodeDecodeError):
             return None
 
-    def add(self, template: Template, key: tuple[Any, ...]) -> None:
-        """Remember a template under what it consists of."""
-        self.known.setdefault(key, []).append(template)
+    def add(self, template: Template, data: bytes, at: int) -> None:
+        """Remember a template by how its entry begins."""
+        alike = self.known.setdefault(data[at : at + BEGINNING_BYTES], [])
+        alike.insert(0, template)
+        del alike[MAX_ALIKE:]
         self.count += 1
+
+    def alike(self, data: bytes, at: int) -> Sequence[Template]:
+        """Templates of entries that begin like the one at byte `at`."""
+        return self.known.get(data[at : at + BEGINNING_BYTES], ())
 
 
 class _File:
     """The reading of one file."""
 
-    def __init__(self, templates: Templates, data: bytes, memo: dict[int, Any], read_entry: ReadEntry) -> None:
+    def __init__(self, templates: Templates, data: bytes, memo: dict[int, Any], reader: ShapeReader) -> None:
         self.templates = templates
         self.number = templates.files
         self.size = len(data)
         self.data = data + bytes(MAX_ENTRY_BYTES)  # so that every template can be laid over the end
         self.memo = memo
-        self.read_entry = read_entry
+        self.reader = reader
         self.kinds: list[Operation] = []
         self.rows: list[tuple[int, ...]] = []
         self.kind: list[int] = []
@@ -137,13 +158,18 @@ class _File:
             else:
                 if data[at] != 0x7D:
                     break
-                entry, end = walk_part(data, at, self.memo)
-                try:
-                    template = self._learn(at, end, entry, following)
-                except _OddError:
-                    self._add(self.read_entry(entry, ""))
-                    at, following = end, self.templates.loose
-                    continue
+                found = self._look(at, following)
+                if found is None:
+                    entry, end = walk_part(data, at, self.memo)
+                    try:
+                        found = self._learn(at, end, entry, following)
+                    except _OddError:
+                        self._add(self.reader.entry(entry, ""))
+                        at, following = end, self.templates.loose
+                        continue
+                elif found.puts:
+                    self.memo.update(found.puts)
+                template = found
                 row = template.unpack(data, at)
             self.rows.append(template.pick(row))
             self.kind.append(template.index)
@@ -167,35 +193,45 @@ class _File:
         """Whether what the template refers to is the same in this file; looked at once a file."""
         if template.refs(self.memo) != template.values:
             return False
-        self._use(template)
-        return True
-
-    def _use(self, template: Template) -> None:
+        group = template.group(self.memo)
+        if group not in template.kinds:
+            if len(template.kinds) > MAX_GROUPS or not all(type(text) is str for text in group):
+                return False
+            first = next(iter(template.kinds.values()))
+            name, desc = self.reader.group_of(group, "process_group")
+            template.kinds[group] = msgspec.structs.replace(first, group_name=name, group_desc=desc)
         template.file = self.number
         template.index = len(self.kinds)
-        self.kinds.append(template.kind)
+        self.kinds.append(template.kinds[group])
+        return True
+
+    def _look(self, at: int, following: list[Template]) -> Template | None:
+        """A template that fits here, though none like it has come after the one before."""
+        for template in self.templates.alike(self.data, at):
+            if template.unpack(self.data, at)[::2] == template.constants and (
+                template.file == self.number or self._fits(template)
+            ):
+                _put_first(template, following)
+                return template
+        return None
 
     def _learn(self, at: int, end: int, entry: object, following: list[Template]) -> Template:
         """Make the entry a template that is tried after the one before. Raises _OddError where that cannot be."""
         layout = _Layout(self.data, at, end, self.memo)
-        template = self._known(layout)
-        if template is None:
-            operation = self.read_entry(entry, "")
-            template = Template(layout, operation, self.memo, layout.unpack(self.data, at))
-            self.templates.add(template, layout.key)
-        if template.file != self.number:
-            self._use(template)
-        if template in following:
-            following.remove(template)
-        following.insert(0, template)
-        del following[MAX_FOLLOWING:]
+        operation = self.reader.entry(entry, "")
+        template = Template(layout, operation, self.memo, layout.unpack(self.data, at))
+        if not self._fits(template):
+            raise _OddError
+        self.templates.add(template, self.data, at)
+        _put_first(template, following)
         return template
 
-    def _known(self, layout: "_Layout") -> Template | None:
-        for template in self.templates.known.get(layout.key, ()):
-            if template.file == self.number or template.refs(self.memo) == template.values:
-                return template
-        return None
+
+def _put_first(template: Template, following: list[Template]) -> None:
+    if template in following:
+        following.remove(template)
+    following.insert(0, template)
+    del following[MAX_FOLLOWING:]
 
 
 def _row(operation: Operation) -> tuple[int, ...]:
@@ -215,6 +251,7 @@ class _Layout:
         self.keys: list[str] = []
         self.refs: list[int] = []
         self.puts: list[int] = []
+        self.group: list[int] = []
         form, before = ["<"], start
         for at, code, key in self._integers(data, start, end, memo):
             form.append(f"{at - before}s{code}")
@@ -224,10 +261,14 @@ class _Layout:
         layout = Struct("".join(form))
         self.unpack = layout.unpack_from
         self.constants = self.unpack(data, start)[::2]
+        if len(self.group) == 2 and not {*self.group} & {*self.puts}:
+            self.group_of: Callable[[dict[int, Any]], tuple[Any, ...]] = itemgetter(*self.group)
+        else:
+            self.refs += self.group
+            self.group_of = _no_group
         self.refs = [index for index in dict.fromkeys(self.refs) if index not in self.puts]
         if len(self.refs) < 2 or not all(type(memo[index]) in (str, dict) for index in [*self.refs, *self.puts]):
             raise _OddError
-        self.key = (layout.format, self.constants)
 
     def pick(self, operation: Operation) -> Callable[[tuple[Any, ...]], tuple[int, ...]]:
         """What takes the columns out of an unpacked entry; where there is no time, it takes anything."""
@@ -246,7 +287,7 @@ class _Layout:
 
     def _integers(self, data: bytes, start: int, end: int, memo: dict[int, Any]) -> Iterator[tuple[int, str, str]]:
         """(byte, code, key) of every integer that may differ in the next entry of this kind."""
-        at, depth = start, 0
+        at, depth, group_at = start, 0, -1
         text: object = None  # the value that was just put on the stack, where it is text
         while at < end:
             op = data[at]
@@ -260,7 +301,13 @@ class _Layout:
                 self.puts.append(int.from_bytes(data[at + 1 : at + size], "little"))
             elif op in (0x68, 0x6A):
                 index = int.from_bytes(data[at + 1 : at + size], "little")
-                self.refs.append(index)
+                if text == "process_group":
+                    self.group.append(index)
+                    group_at = at + size
+                elif at == group_at:
+                    self.group.append(index)
+                elif text not in _UNUSED:
+                    self.refs.append(index)
                 text = memo[index] if type(memo[index]) is str else None
             elif op == 0x58:
                 text = data[at + 5 : at + size].decode()

@@ -6,12 +6,11 @@ what is wrong and saves what can be saved.
 
 import re
 import threading
-from collections.abc import Callable
 from struct import error
 from typing import Any
 
-from hangdrill.model.dump import Operation
 from hangdrill.model.table import OperationTable
+from hangdrill.recorder.dump_shape import ShapeReader
 from hangdrill.recorder.errors import DumpError
 from hangdrill.recorder.pickle_walk import Damaged, check_unfolded, walk_head, walk_tail
 from hangdrill.recorder.templates import MAX_BYTES, Templates
@@ -24,12 +23,10 @@ _OF_THREAD = threading.local()
 """Its `templates`: the dumps of a job are nearly equal."""
 
 
-def read_whole(
-    data: bytes, read_entry: Callable[[Any, str], Operation]
-) -> tuple[dict[str, Any], OperationTable] | None:
+def read_whole(data: bytes, reader: ShapeReader) -> tuple[dict[str, Any], OperationTable] | None:
     """The plain value in `data` without its entries, and these as a table; None where the walk should read it.
 
-    read_entry: checks a plain entry (found at such a key) and makes it an Operation. Raises DumpError where the file
+    reader: checks a plain entry and makes it an Operation. Raises DumpError where the file
     could unfold to too much.
     """
     if len(data) > MAX_BYTES or (found := _ENTRIES.search(data)) is None:
@@ -41,7 +38,7 @@ def read_whole(
         if head is None:
             return None
         root, memo = head
-        entries = _templates().read(data, begin, memo, read_entry)
+        entries = _templates().read(data, begin, memo, reader)
         if root.pop("entries", None) != [] or entries is None:
             return None
         table, end = entries

@@ -7,7 +7,7 @@ byte a sequence, so that equal ranks are found by comparing bytes.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hangdrill.diagnosis.views import finished, seems_finished_at_once
+from hangdrill.diagnosis.history import finished, seems_finished_at_once
 from hangdrill.model.dump import Operation, RankDump
 from hangdrill.report.story.index import MOST_NAMES, Index
 from hangdrill.report.story.ranks import Roles

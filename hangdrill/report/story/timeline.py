@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from statistics import median_low
 
-from hangdrill.diagnosis.views import finished
+from hangdrill.diagnosis.history import finished
 from hangdrill.model.diagnosis import StuckOperation
 from hangdrill.model.dump import Operation
 from hangdrill.report.story.ranks import Roles
