@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 OUT ?= hangdrill-runs
 JOBS ?= 2
 
-.PHONY: help drill test lint unit scenarios matrix fuzz bench docs-check package clean
+.PHONY: help drill test lint unit scenarios matrix fuzz bench scale docs-check package clean
 
 help:
 	@echo "make drill      virtual environment, install, one real hang drill on CPU (4 ranks, gloo)"
@@ -16,6 +16,7 @@ help:
 	@echo "make matrix     every workload x fault x rank on gloo (about half an hour on two cores)"
 	@echo "make fuzz       long random programs against the diagnosis, mutations against the recorder"
 	@echo "make bench      the speed claims, side by side"
+	@echo "make scale      diagnose up to 16384 ranks beside pickle.load; writes 11 GB to ~/.cache/hangdrill-benchmarks"
 	@echo "make package    build the wheel, install it elsewhere, run a drill from it"
 
 # What running a drill needs: hangdrill and a torch for the ranks.
@@ -55,7 +56,10 @@ fuzz: $(VENV)/test.stamp
 	HANGDRILL_EXAMPLES=$${HANGDRILL_EXAMPLES:-10000} $(BIN)/python -m pytest tests/diagnosis tests/recorder -m "not torchrun" --timeout 7200
 
 bench: $(VENV)/test.stamp
-	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	for file in $(filter-out %/make_dumps.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+scale: $(VENV)/test.stamp
+	$(BIN)/python benchmarks/diagnose_scale.py --sizes 256,1024,4096,16384
 
 package: $(VENV)/test.stamp
 	$(BIN)/python -m pytest tests/acceptance/test_wheel.py
