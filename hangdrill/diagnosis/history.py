@@ -7,6 +7,8 @@ after all finds it here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from heapq import nsmallest
+from itertools import islice
 
 import msgspec
 
@@ -51,22 +53,15 @@ class History:
 
     def notable(self) -> list[Operation]:
         """What is unfinished, the last of each sort, and the last of all; in the recorder's order."""
-        table, over = self.table, self._over
+        table = self.table
         rows = set(range(max(0, len(table) - LAST), len(table)))
-        if not all(over):
-            rows.update(row for row, kind in enumerate(table.kind) if not over[kind])
-        sorts: dict[tuple[object, ...], int] = {}
-        sort = [sorts.setdefault(_sort(kind), len(sorts)) for kind in table.kinds]
-        wanted = [LAST_OF_SORT] * len(sorts)
-        left = LAST_OF_SORT * len(sorts)
-        for row in range(len(table) - 1, -1, -1):
-            one = sort[table.kind[row]]
-            if wanted[one]:
-                wanted[one] -= 1
-                left -= 1
-                rows.add(row)
-                if not left:
-                    break
+        rows.update(row for kind, over in enumerate(self._over) if not over for row in _rows_of(table.kind, kind))
+        last: dict[tuple[object, ...], list[int]] = {}
+        backwards = table.kind[::-1]
+        for number, kind in enumerate(table.kinds):
+            last.setdefault(_sort(kind), []).extend(islice(_rows_of(backwards, number), LAST_OF_SORT))
+        for some in last.values():
+            rows.update(len(table) - 1 - row for row in nsmallest(LAST_OF_SORT, some))
         rows.update(beside for row in tuple(rows) for beside in self._of_same_batch(row))
         return [table[row] for row in sorted(rows)]
 

@@ -4,11 +4,14 @@ Walks backwards from the last operation, and no further than the window around t
 byte a sequence, so that equal ranks are found by comparing bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from hangdrill.diagnosis.history import finished, seems_finished_at_once
+from hangdrill.model.diagnosis import StuckOperation
 from hangdrill.model.dump import Operation, RankDump
+from hangdrill.model.table import OperationTable
 from hangdrill.report.story.index import MOST_NAMES, Index
 from hangdrill.report.story.ranks import Roles
 from hangdrill.report.story.values import Cell, Role
@@ -23,6 +26,9 @@ KEPT = BEFORE + AHEAD
 TAIL = 8
 """So many last operations of a rank are on the timeline."""
 TAIL_AFTER = 2
+ROWS_A_SEQUENCE = 24
+"""A group has this share of its rank's operations, or what is kept of it begins later."""
+PENDING, ISSUED, COMPLETED = Cell.PENDING.value, Cell.ISSUED.value, Cell.COMPLETED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,56 +83,88 @@ def slice_ranks(
 
 
 def _slice(dump: RankDump, roles: Roles, index: Index, *, kept: int) -> RankSlice:
+    table = OperationTable.of(dump.operations)
+    keys = _Keys(dump, roles, index)
+    found = _Found(table, [_Kind(kind, keys, index) for kind in table.kinds])
     stuck = roles.stuck
-    cells: dict[int, dict[int, tuple[str, int]]] = {}
-    batches: dict[tuple[int, int], bool] = {}
-    newest: dict[int, int] = {}
-    keys, group = _Keys(dump, roles, index), index.stuck
-    pending: Operation | None = None
-    inside: Operation | None = None
-    last_there: Operation | None = None
-    for operation in reversed(dump.operations):
-        key = keys.of(operation)
-        if operation.backend == "nccl" and operation.name == "coalesced":
-            batches[key, operation.sequence] = finished(operation)
-            continue
-        mine = cells.setdefault(key, {})
-        there = key == group
-        if operation.sequence <= newest.setdefault(key, operation.sequence) - kept:
-            if stuck is None or there:
-                break
-            continue
-        done = batches.get((key, operation.sequence), finished(operation))
-        letter = _letter(operation, done=done)
-        if operation.sequence not in mine or letter is Cell.PENDING:
-            mine[operation.sequence] = (letter.value, index.names.number(operation.name))
-        if not done and (not operation.p2p or pending is None or pending.p2p):
-            pending = operation
-        if there and stuck is not None and operation.sequence == stuck.sequence and roles.of(dump.rank) is Role.WAITING:
-            inside = inside or operation
-        elif there and done:
-            last_there = last_there or operation
-    first = dump.operations[0].record_id if dump.operations else 0
+    found.look_back(index.stuck, kept, stuck if roles.of(dump.rank) is Role.WAITING else None)
+    pending = None if found.pending is None else table[found.pending]
+    inside = None if found.inside is None else table[found.inside]
     return RankSlice(
         rank=dump.rank,
-        size=len(dump.operations),
-        tail=_tail(dump.operations, inside),
+        size=len(table),
+        tail=_tail(table, found.inside),
         pending=inside or pending,
-        last_there=last_there,
-        tracks={key: _track(found) for key, found in cells.items() if found},
-        knows_end=bool(dump.operations) and not dump.salvaged and not (dump.only_active and pending is None),
-        has_start=bool(dump.operations) and first == 0 and not dump.only_active,
+        last_there=None if found.last_there is None else table[found.last_there],
+        tracks={key: _track(cells) for key, cells in found.cells.items() if cells},
+        knows_end=bool(table) and not dump.salvaged and not (dump.only_active and pending is None),
+        has_start=bool(table) and table.record_ids[0] == 0 and not dump.only_active,
         only_active=dump.only_active,
     )
 
 
-def _tail(operations: Sequence[Operation], inside: Operation | None) -> list[Operation]:
+class _Kind:
+    """What all operations of a kind have in common, looked up once."""
+
+    def __init__(self, kind: Operation, keys: "_Keys", index: Index) -> None:
+        self.key = keys.of(kind)
+        self.p2p = kind.p2p
+        self.done = finished(kind)
+        self.is_batch = kind.backend == "nccl" and kind.name == "coalesced"
+        self.name = MOST_NAMES if self.is_batch else index.names.number(kind.name)
+        self.may_be_issued = kind.p2p and kind.backend == "nccl2"
+
+
+class _Found:
+    """What is found on the way back from the last operation: rows of the table, and cells."""
+
+    def __init__(self, table: OperationTable, kinds: list[_Kind]) -> None:
+        self.table = table
+        self.kinds = kinds
+        self.cells: dict[int, dict[int, tuple[str, int]]] = {}
+        self.pending: int | None = None
+        self.inside: int | None = None
+        self.last_there: int | None = None
+
+    def look_back(self, group: int | None, kept: int, waiting_in: StuckOperation | None) -> None:
+        """group: the number of the stuck group. kept: so many sequences of each group. waiting_in: what the rank waits
+        in, if it does."""
+        batches: dict[tuple[int, int], bool] = {}
+        oldest: dict[int, int] = {}
+        columns = zip(reversed(self.table.kind), reversed(self.table.sequences), strict=True)
+        for back, (number, sequence) in enumerate(islice(columns, kept * ROWS_A_SEQUENCE)):
+            kind = self.kinds[number]
+            key = kind.key
+            if kind.is_batch:
+                batches[key, sequence] = kind.done
+                continue
+            if sequence < oldest.setdefault(key, sequence - kept + 1):
+                if group is None or key == group:
+                    break
+                continue
+            row = len(self.table) - 1 - back
+            done = batches.get((key, sequence), kind.done)
+            self._put(row, kind, sequence, done=done)
+            if not done and (not kind.p2p or self.pending is None or self.kinds[self.table.kind[self.pending]].p2p):
+                self.pending = row
+            if key == group and waiting_in is not None and sequence == waiting_in.sequence:
+                self.inside = row if self.inside is None else self.inside
+            elif key == group and done and self.last_there is None:
+                self.last_there = row
+
+    def _put(self, row: int, kind: _Kind, sequence: int, *, done: bool) -> None:
+        mine = self.cells.setdefault(kind.key, {})
+        if not done:
+            mine[sequence] = (PENDING, kind.name)
+        elif sequence not in mine:
+            issued = kind.may_be_issued and seems_finished_at_once(self.table[row])
+            mine[sequence] = (ISSUED if issued else COMPLETED, kind.name)
+
+
+def _tail(table: OperationTable, inside: int | None) -> list[Operation]:
     """The last operations; of a rank that went on issuing behind the stuck one, those around it."""
-    end = len(operations)
-    if inside is not None:
-        end = next(index for index in range(end - 1, -1, -1) if operations[index].record_id == inside.record_id)
-        end = min(len(operations), end + 1 + TAIL_AFTER)
-    return list(operations[max(0, end - TAIL) : end])
+    end = len(table) if inside is None else min(len(table), inside + 1 + TAIL_AFTER)
+    return list(table[max(0, end - TAIL) : end])
 
 
 class _Keys:
@@ -154,12 +192,6 @@ class _Keys:
         if group is None or short[:2] != (group.name, group.desc) or not self.is_member:
             return False
         return not members or members == group.ranks
-
-
-def _letter(operation: Operation, *, done: bool) -> Cell:
-    if not done:
-        return Cell.PENDING
-    return Cell.ISSUED if seems_finished_at_once(operation) else Cell.COMPLETED
 
 
 def _track(found: dict[int, tuple[str, int]]) -> Track:
