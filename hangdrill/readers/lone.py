@@ -16,7 +16,6 @@ from hangdrill.recorder import DumpJob, Outcome
 __all__ = ["LoneReader", "visible"]
 
 START_DEADLINE_S = 60.0
-END_DEADLINE_S = 5.0
 
 
 class LoneReader:
@@ -37,7 +36,9 @@ class LoneReader:
         except NotYet:
             return self._lost(job, f"reading it took more than {self.deadline_s:g} s")
         except BrokenExecutor:
-            return self._lost(job, f"the process that read it died: {self._how()}")
+            process = self._process
+            self.close()  # its pool has waited for the process then; to wait for it beside the pool loses the exit code
+            return self._lost(job, f"the process that read it died: {_how(process)}")
         except MemoryError:
             return self._lost(job, "the process that read it ran out of memory")
         return as_asked(job, outcome)
@@ -67,16 +68,14 @@ class LoneReader:
         self.close()
         return Outcome(unreadable=UnreadableDump(rank=job.rank, file=job.shown, error=error))
 
-    def _how(self) -> str:
-        """With what signal or code; the kernel's out-of-memory killer uses SIGKILL."""
-        if self._process is None:
-            return "nobody knows how"
-        self._process.join(END_DEADLINE_S)
-        code = self._process.exitcode
-        if code is None or code >= 0:
-            return f"exit code {code}"
-        name = signal.Signals(-code).name
-        return f"{name}, as when memory runs out" if name == "SIGKILL" else name
+
+def _how(process: BaseProcess | None) -> str:
+    """With what signal or code; the kernel's out-of-memory killer uses SIGKILL."""
+    code = None if process is None else process.exitcode
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name
+    return f"{name}, as when memory runs out" if name == "SIGKILL" else name
 
 
 def visible(path: str) -> bool:
