@@ -12,7 +12,7 @@ from hangdrill.diagnosis.case import Case, Judgement, beside, build_case, may_hi
 from hangdrill.diagnosis.mismatch import describe, find_earlier_mismatch
 from hangdrill.diagnosis.quiet import nothing_pending
 from hangdrill.diagnosis.reports import died, explain, fell_out, suspicious
-from hangdrill.diagnosis.scene import Scene, StuckOp
+from hangdrill.diagnosis.scene import Scene, StuckOp, due_ns
 from hangdrill.diagnosis.words import name_ranks
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind, HangVerdict
 from hangdrill.model.run import RankPull
@@ -41,7 +41,7 @@ def _observed(case: Case) -> Judgement | None:
     if not named and not frozen:
         return None
     decided = [mismatch for mismatch in case.mismatches if mismatch.minority]
-    op = _best_op(scene.stuck, named or frozen)
+    op = _best_op(scene, named or frozen)
     if op is None or (decided and (not named or decided[0].op.sort_key < op.sort_key)):
         return None
     culprits = [_observed_culprit(case, rank) for rank in named]
@@ -56,7 +56,8 @@ def _observed(case: Case) -> Judgement | None:
 
 
 def _observed_culprit(case: Case, rank: int) -> Culprit:
-    op = next(op for op in case.scene.stuck if rank in op.absent)
+    missed = [op for op in case.scene.stuck if rank in op.absent]
+    op = min(missed, key=lambda op: (due_ns(case.scene, op, rank), op.sort_key))
     place = where(op)
     if op.p2p:
         why = f"it never posted the other side of {place} of {name_ranks(op.waiting)}"
@@ -228,7 +229,11 @@ def _undecided(case: Case) -> Judgement:
     )
 
 
-def _best_op(stuck: Iterable[StuckOp], named: frozenset[int]) -> StuckOp | None:
-    """The operation that shows most of the named ranks absent, with most ranks waiting; the oldest of equals."""
-    fitting = [op for op in stuck if op.absent & named] or [op for op in stuck if op.firm]
-    return min(fitting, key=lambda op: (-len(op.absent & named), -len(op.waiting), op.sort_key), default=None)
+def _best_op(scene: Scene, named: frozenset[int]) -> StuckOp | None:
+    """The operation that shows most of the named ranks absent; of several the one they should have entered first."""
+    fitting = [op for op in scene.stuck if op.absent & named]
+    if not fitting:
+        return next((op for op in scene.stuck if op.firm), None)
+    most = max(len(op.absent & named) for op in fitting)
+    fitting = [op for op in fitting if len(op.absent & named) == most]
+    return min(fitting, key=lambda op: (due_ns(scene, op, min(op.absent & named)), op.sort_key))

@@ -13,7 +13,7 @@ from hangdrill.diagnosis.status import StatusBook
 from hangdrill.diagnosis.transfers import Transfer, find_transfers
 from hangdrill.diagnosis.views import RankView
 
-__all__ = ["Scene", "StuckOp", "look"]
+__all__ = ["Scene", "StuckOp", "due_ns", "look"]
 
 FROZEN_OPERATIONS = 4
 """So many operations are unfinished in a rank's record, though its peers finished them with it: it stood still."""
@@ -146,6 +146,19 @@ def _add_collectives(scene: Scene, group: GroupView, progress: Progress) -> None
         inside = waiting[sequence] - late.keys()
         if front:
             scene.stuck.append(_collective(progress, sequence, frozenset(front), frozenset(inside), late.keys()))
+
+
+def due_ns(scene: Scene, op: StuckOp, rank: int) -> int:
+    """When an absent rank should have entered an operation, by its own clock: after its last operation in the group as
+    long as the first of the waiting ranks took from there. Clocks of hosts differ by more than operations last."""
+    progress = scene.progress_of(op.group)
+    waiting, last = min(op.waiting), 0 if op.p2p else progress.last(rank)
+    entries = progress.operations(waiting, op.sequence) if last else []
+    since = progress.operations(waiting, last) if last else []
+    mine = progress.operations(rank, last) if last else []
+    if not (entries and since and mine):
+        return op.created_ns
+    return mine[0].created_ns + entries[0].created_ns - since[0].created_ns
 
 
 def _late(scene: Scene, progress: Progress, sequence: int) -> dict[int, float]:
