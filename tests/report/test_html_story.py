@@ -65,8 +65,14 @@ def test_the_other_group_that_awaits_the_culprit_comes_second():
 
     def beside(one):
         group = pair if one.rank < 2 else other
+        last = one.operations[-1]
         issued = msgspec.structs.replace(
-            one.operations[-1], record_id=99, group_name=group.name, group_desc=group.desc, sequence=1
+            last,
+            record_id=99,
+            group_name=group.name,
+            group_desc=group.desc,
+            sequence=1,
+            created_ns=last.created_ns + 10**9,
         )
         more = () if one.rank == 1 else (issued,)
         return msgspec.structs.replace(one, groups=(*one.groups, group), operations=(*one.operations, *more))
