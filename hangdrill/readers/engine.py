@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from math import ceil
 from pathlib import Path
 from typing import Protocol
@@ -35,7 +35,7 @@ class Engine(Protocol):
         """After the executor broke: whether there is another now."""
 
     def check(self) -> None:
-        """Raise MachineError when there is nobody left to wait for."""
+        """Raise MachineError when there is nobody left to wait for, BrokenExecutor when the executor is broken."""
 
     def gone(self) -> MachineError:
         """Why batches that were not ours to cancel have been cancelled."""
@@ -57,7 +57,9 @@ class GivenExecutor:
         return False
 
     def check(self) -> None:
-        """Nothing is known of it."""
+        """Of a pool of processes: a future that came too late to be told that it broke waits for ever."""
+        if isinstance(self.executor, ProcessPoolExecutor):
+            self.executor.submit(int)
 
     def gone(self) -> MachineError:
         """Somebody else shut it down."""

@@ -118,12 +118,13 @@ class _Flight:
 
     def _landed(self, flying: Flying) -> tuple[Outcome, ...] | None:
         """The outcomes of a batch; None when the process that read it died, or does not see a file of it."""
-        if flying.future is None:
+        if flying.future is None or (flying.generation != self.generation and not flying.future.done()):
             return None
         try:
             return self._result(flying.future, flying.batch)
         except CancelledError:
-            raise self.engine.gone() from None
+            if flying.generation == self.generation:
+                raise self.engine.gone() from None
         except HangdrillError:
             raise
         except Unseen as blind:

@@ -24,6 +24,8 @@ MAX_RENEWALS = 3
 GRACE_S = 2.0
 _stop = threading.Event()
 """In a worker: nobody wants the rest."""
+_go: "list[connection.Connection]" = []
+"""In a worker: ready once all are started."""
 
 
 class Processes:
@@ -50,7 +52,8 @@ class Processes:
         return True
 
     def check(self) -> None:
-        """A pool of this machine tells by itself when a process of it died."""
+        """Raise BrokenExecutor when the pool is broken: a future that came too late to be told waits for ever."""
+        self.executor.submit(int)
 
     def gone(self) -> MachineError:
         """Nobody but the reading cancels."""
@@ -63,12 +66,17 @@ class Processes:
         self._stop_reader.close()
 
     def _open(self) -> None:
+        """All processes are started before anything is read: a pool that breaks while it starts more loses some."""
         with _no_sigint():
             forkserver.ensure_running()
         self._stop_reader, self._stop_writer = self._context.Pipe(duplex=False)
+        go_reader, go_writer = self._context.Pipe(duplex=False)
         self.executor = ProcessPoolExecutor(
-            self.workers, mp_context=self._context, initializer=_begin, initargs=(self._stop_reader,)
+            self.workers, mp_context=self._context, initializer=_begin, initargs=(self._stop_reader, go_reader)
         )
+        with go_reader, go_writer:
+            for _ in range(self.workers):
+                self.executor.submit(_wait_for_go)
 
 
 @contextmanager
@@ -82,8 +90,9 @@ def _no_sigint() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(stop: "connection.Connection") -> None:
+def _begin(stop: "connection.Connection", go: "connection.Connection") -> None:
     """The first thing that a worker does."""
+    _go.append(go)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(stop,), name="hangdrill-parent-watch", daemon=True).start()
 
@@ -96,6 +105,11 @@ def _end_with(stop: "connection.Connection") -> None:
     if parent is not None:
         parent.join(timeout=GRACE_S)
     os._exit(1)
+
+
+def _wait_for_go() -> None:
+    """Keeps a worker busy, so that the pool starts the next one, until the parent closes the other end."""
+    connection.wait(_go)
 
 
 def _read_until_stopped(read: Read, batch: Batch) -> tuple[Outcome, ...]:
