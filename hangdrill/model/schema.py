@@ -8,6 +8,7 @@ import msgspec
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.errors import UsageError
 from hangdrill.model.matrix import Matrix
+from hangdrill.model.preflight import Preflight
 from hangdrill.model.run import DrillResult, Manifest
 from hangdrill.model.scenario import Scenario
 from hangdrill.model.summary import Summary
@@ -19,6 +20,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "diagnosis": (Diagnosis, "hangdrill.diagnosis/1"),
     "manifest": (Manifest, "hangdrill.manifest/1"),
+    "preflight": (Preflight, "hangdrill.preflight/1"),
     "result": (DrillResult, "hangdrill.result/1"),
     "scenario": (Scenario, "hangdrill.scenario/1"),
     "scenario-matrix": (Matrix, "hangdrill.scenario-matrix/1"),

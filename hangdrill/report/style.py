@@ -6,9 +6,10 @@ The colours are those that can be read on a dark and on a light background; plai
 from rich.text import Text
 
 from hangdrill.model.diagnosis import HangVerdict
+from hangdrill.model.preflight import Severity
 from hangdrill.model.verdict import Verdict
 
-__all__ = ["AMBER", "RANK_STYLES", "hang_text", "rank_text", "state_text", "verdict_text"]
+__all__ = ["AMBER", "RANK_STYLES", "hang_text", "rank_text", "severity_text", "state_text", "verdict_text"]
 
 AMBER = "dark_orange3"
 
@@ -17,6 +18,12 @@ HANG_STYLES = {
     HangVerdict.NO_HANG: "bold green",
     HangVerdict.HANG: "bold red",
     HangVerdict.UNDECIDED: f"bold {AMBER}",
+}
+SEVERITY_STYLES = {
+    Severity.LOSES_EVIDENCE: "bold red",
+    Severity.UNKNOWN: f"bold {AMBER}",
+    Severity.RISK: AMBER,
+    Severity.NOTE: "cyan",
 }
 RANK_STYLES = {
     "starting": "dim",
@@ -37,6 +44,13 @@ def verdict_text(verdict: Verdict) -> Text:
 def hang_text(verdict: HangVerdict) -> Text:
     """HANG, NO HANG or UNDECIDED."""
     return Text.assemble((verdict.value.replace("-", " ").upper(), HANG_STYLES[verdict]))
+
+
+def severity_text(severity: Severity) -> Text:
+    """LOSES EVIDENCE, UNKNOWN, risk or note: what does not end with exit code 0 is in capitals."""
+    word = severity.value.replace("-", " ")
+    is_loud = severity in (Severity.LOSES_EVIDENCE, Severity.UNKNOWN)
+    return Text.assemble((word.upper() if is_loud else word, SEVERITY_STYLES[severity]))
 
 
 def state_text(state: str, detail: str = "") -> Text:

@@ -1,0 +1,72 @@
+"""What is known to arrive from this backend on this road. Pure; the only module that asks the table of arrivals."""
+
+from collections.abc import Iterator
+
+from hangdrill.arrival import Role, expected_arrival
+from hangdrill.model.preflight import Finding
+from hangdrill.model.scenario import FaultKind, Trigger
+from hangdrill.preflight.backend import implementation, requested
+from hangdrill.preflight.catalogue import found
+from hangdrill.preflight.surroundings import JobKind, Surroundings
+
+__all__ = ["Known", "delivery_findings", "known_delivery"]
+
+Known = tuple[frozenset[Role], str]
+"""The roles that leave a dump, and why the others do not."""
+
+COLLECT = "run it as `torchrun ... -m hangdrill.rank SCRIPT` with `hangdrill collect` beside it"
+SERVER = "start torch's debug server with dump_dir=... and dump_interval=5"
+
+
+def known_delivery(*, torch: str, backend_class: str, trigger: Trigger, interval_s: float) -> Known | None:
+    """Who dumps when one rank of several is stalled; None where nothing was measured. The seam to the table."""
+    row = expected_arrival(
+        torch=torch,
+        backend_class=backend_class,
+        backend_requested="",
+        trigger=trigger,
+        fault=FaultKind.HOLD,
+        interval_s=interval_s,
+    )
+    return None if row is None else (frozenset(row.dumping), row.why)
+
+
+def delivery_findings(facts: Surroundings) -> Iterator[Finding]:
+    """All of this family."""
+    name, runs, trigger = requested(facts), implementation(facts), facts.job.trigger
+    if trigger is Trigger.COLLECTOR:
+        return
+    if name is None:
+        mend = "name a scenario or `-- torchrun ... SCRIPT`, or say --backend"
+        what = "which backend the job uses is not known, and it decides whether the stalled rank leaves a dump"
+        yield found("backend-not-known", what=what, where="job", mend=mend)
+        return
+    known = None
+    interval_s = _interval_s(facts)
+    if trigger is Trigger.DEBUG_SERVER and interval_s is None:
+        return  # what is not known of the server is said by its own rules
+    if runs is not None and facts.torch is not None:
+        known = known_delivery(
+            torch=facts.torch.version, backend_class=runs.value, trigger=trigger, interval_s=interval_s or 0.0
+        )
+    yield from _told(known, f"backend {name}, {trigger.value}", facts)
+
+
+def _interval_s(facts: Surroundings) -> float | None:
+    """How often the debug server asks: the scenario's word, or the first call's literal."""
+    if facts.job.kind is JobKind.SCENARIO:
+        return facts.job.debug_interval_s
+    calls = facts.job.script.debug_servers if facts.job.script is not None else ()
+    return calls[0].interval_s if calls else None
+
+
+def _told(known: Known | None, where: str, facts: Surroundings) -> Iterator[Finding]:
+    collect = 'use trigger = "collector"' if facts.job.kind is JobKind.SCENARIO else COLLECT
+    if known is None:
+        what = "nothing was measured of what this backend leaves on this road"
+        yield found("delivery-not-known", what=what, where=where, mend=f"drill it with hangdrill run, or {collect}")
+    elif not known[0]:
+        yield found("no-rank-dumps", what=f"no rank leaves a dump: {known[1]}", where=where, mend=collect)
+    elif Role.STALLED not in known[0]:
+        mend = f"{collect}; or {SERVER}"
+        yield found("stalled-rank-does-not-dump", what=f"the culprit leaves none: {known[1]}", where=where, mend=mend)

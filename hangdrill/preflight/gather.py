@@ -1,0 +1,105 @@
+"""Gather all facts for the rules: from the caller's environment, a scenario or a command, this host, and torch."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from hangdrill.model.scenario import Scenario, Trigger
+from hangdrill.preflight.command import job_of_command
+from hangdrill.preflight.machine import look_at_machine
+from hangdrill.preflight.place import look_at_place, native_prefix
+from hangdrill.preflight.script import read_script
+from hangdrill.preflight.surroundings import Job, JobKind, Place, Surroundings
+from hangdrill.preflight.torch_probe import ask_torch
+
+__all__ = ["Wishes", "gather", "job_of_scenario"]
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user says beyond scenario and command; it wins over what is seen."""
+
+    dump_to: Path | None = None
+    backend: str | None = None
+    trigger: Trigger | None = None
+    timeout_s: float | None = None
+    grace_s: float | None = None
+    kill_after_s: float | None = None
+
+
+def gather(
+    *,
+    python: str,
+    environ: Mapping[str, str],
+    cwd: Path,
+    umask: int,
+    scenario: Scenario | None = None,
+    command: Sequence[str] = (),
+    wishes: Wishes = Wishes(),  # noqa: B008  # frozen
+) -> Surroundings:
+    """All facts; changes nothing, and waits no longer than the look at torch may take."""
+    torch, problem = ask_torch(python, environ, cwd)
+    job = Job()
+    if scenario is not None:
+        job = job_of_scenario(scenario, environ)
+    elif command:
+        job = job_of_command(command, environ=environ, cwd=cwd, gpus=torch.gpus if torch is not None else None)
+    job = _with_wishes(job, wishes)
+    merged = {name: value for name, value in {**environ, **job.variables}.items() if name not in job.removed}
+    return Surroundings(
+        environ=merged,
+        torch=torch,
+        torch_problem=problem,
+        machine=look_at_machine(environ),
+        place=_place(job, scenario, merged, wishes, cwd=cwd, umask=umask),
+        job=job,
+        grace_s=wishes.grace_s,
+        kill_after_s=wishes.kill_after_s,
+    )
+
+
+def job_of_scenario(scenario: Scenario, environ: Mapping[str, str]) -> Job:
+    """The job that `hangdrill run` would start. Its settings of the recorder win over the caller's."""
+    job, recorder = scenario.job, scenario.recorder
+    set_by_hangdrill = {"TORCH_FR_BUFFER_SIZE": str(recorder.buffer_size), "TORCH_FR_DUMP_ON_TIMEOUT": "1"}
+    if recorder.dump_to is not None:
+        set_by_hangdrill["TORCH_FR_DUMP_TEMP_FILE"] = f"{recorder.dump_to}/fr_"
+    old = ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+    return Job(
+        kind=JobKind.SCENARIO,
+        launcher=job.launcher.value,
+        variables={**set_by_hangdrill, **job.env},
+        removed=tuple(name for name in old if name not in job.env),
+        backend=job.backend,
+        trigger=recorder.trigger,
+        debug_interval_s=recorder.debug_server_interval_s,
+        nnodes=job.nnodes,
+        nproc_per_node=job.nproc_per_node,
+        max_restarts=job.max_restarts,
+        timeout_s=job.timeout_s,
+        script=read_script(Path(job.script)) if job.script is not None else None,
+    )
+
+
+def _with_wishes(job: Job, wishes: Wishes) -> Job:
+    trigger = wishes.trigger or job.trigger
+    if wishes.trigger is None and trigger is Trigger.NATIVE and job.script is not None and job.script.debug_servers:
+        trigger = Trigger.DEBUG_SERVER
+    return msgspec.structs.replace(
+        job,
+        backend=wishes.backend or job.backend,
+        trigger=trigger,
+        timeout_s=wishes.timeout_s if wishes.timeout_s is not None else job.timeout_s,
+    )
+
+
+def _place(
+    job: Job, scenario: Scenario | None, environ: Mapping[str, str], wishes: Wishes, *, cwd: Path, umask: int
+) -> Place:
+    prefix, chosen_by = native_prefix(environ)
+    made_by_hangdrill = False
+    if wishes.dump_to is not None:
+        prefix, chosen_by = str(cwd / wishes.dump_to / "fr_"), "--dump-to"
+    elif scenario is not None and "TORCH_FR_DUMP_TEMP_FILE" not in job.variables:
+        prefix, chosen_by, made_by_hangdrill = str(cwd / "hangdrill-runs" / "fr_"), "the run directory", True
+    return look_at_place(prefix, chosen_by, cwd=cwd, umask=umask, made_by_hangdrill=made_by_hangdrill)
