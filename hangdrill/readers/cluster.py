@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from pkgutil import resolve_name
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -123,14 +125,29 @@ def _address(spec: str) -> str:
 
 
 def _client(make: "type[Client]", address: str, spec: str) -> "Client":
+    """In a thread of its own: dask bounds the connection, but not the wait for a stranger who accepts it in silence."""
+    answers: SimpleQueue[Client | Exception] = SimpleQueue()
+
+    def connect() -> None:
+        try:
+            answers.put(make(address, timeout=CONNECT_DEADLINE_S, set_as_default=False, name="hangdrill"))
+        except Exception as problem:  # handed on to the one who waits
+            answers.put(problem)
+
+    Thread(target=connect, name="hangdrill-connect", daemon=True).start()
     try:
-        return make(address, timeout=CONNECT_DEADLINE_S, set_as_default=False, name="hangdrill")
-    except (OSError, TimeoutError, ValueError) as problem:
-        raise MachineError(
-            f"no dask scheduler answers within {CONNECT_DEADLINE_S:g} s",
-            where=spec,
-            next_step="check the address, and that `dask scheduler` runs there",
-        ) from problem
+        answer = answers.get(timeout=CONNECT_DEADLINE_S + 1)
+    except Empty as silence:
+        answer = silence
+    if not isinstance(answer, Exception):
+        return answer
+    if not isinstance(answer, OSError | TimeoutError | ValueError | Empty):
+        raise answer
+    raise MachineError(
+        f"no dask scheduler answers within {CONNECT_DEADLINE_S:g} s",
+        where=spec,
+        next_step="check the address, and that `dask scheduler` runs there",
+    ) from answer
 
 
 def _check_workers(client: "Client", spec: str) -> None:
@@ -170,13 +187,13 @@ def _check_workers(client: "Client", spec: str) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """dask's loggers say nothing meanwhile."""
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    levels = [one.level for one in loggers]
-    for one in loggers:
-        one.setLevel(logging.CRITICAL + 1)
+    """dask's loggers say nothing meanwhile. Each has a handler of its own, so each is switched off."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in LOGGERS]
+    loud = [one for one in map(logging.getLogger, names) if not one.disabled]
+    for one in loud:
+        one.disabled = True
     try:
         yield
     finally:
-        for one, level in zip(loggers, levels, strict=True):
-            one.setLevel(level)
+        for one in loud:
+            one.disabled = False

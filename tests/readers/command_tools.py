@@ -1,0 +1,70 @@
+"""The real command, in a session of its own, whose readers wait for ever at every file."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deadly_reads import HELD
+from reader_tools import DEADLINE_S, environ, session_members, wait_until
+
+DRIVER = """
+import deadly_reads
+from hangdrill.readers import opening
+from hangdrill.recorder import evidence
+evidence.read_job = deadly_reads.held
+opening.FEW_JOBS = opening.FEW_BYTES = 1
+from hangdrill.cli import main
+main()
+"""
+
+
+class HeldCommand:
+    """`hangdrill diagnose` with readers that wait at a gate."""
+
+    def __init__(self, place: Path, *arguments: str) -> None:
+        self.gate = gate_in(place)
+        self.errors = place / "stderr"
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", DRIVER, "diagnose", *arguments],
+                env=environ(**{HELD: str(self.gate)}),
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+
+    def wait_for_readers(self, count: int) -> None:
+        wait_until(
+            lambda: len(list(self.gate.glob("*.pid"))) >= count or self.process.poll() is not None, "readers at work"
+        )
+        assert self.process.poll() is None, self.errors.read_text()
+
+    def interrupt_all(self) -> None:
+        """As the terminal does at Ctrl-C: everything in the foreground gets it."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def assert_nothing_left(self) -> None:
+        wait_until(lambda: not session_members(self.process.pid), "no process left in the session")
+
+
+def gate_in(place: Path) -> Path:
+    gate = place / "held"
+    if not gate.exists():
+        gate.mkdir()
+        os.mkfifo(gate / "gate")
+    return gate
+
+
+@contextmanager
+def held_command(place: Path, *arguments: str) -> Iterator[HeldCommand]:
+    command = HeldCommand(place, *arguments)
+    try:
+        yield command
+    finally:
+        if command.process.poll() is None or session_members(command.process.pid):
+            os.killpg(command.process.pid, signal.SIGKILL)
+        command.process.wait(timeout=DEADLINE_S)
