@@ -5,15 +5,13 @@ Read from the record alone: the time of the pull, or of the file where torch wro
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.evidence import (
-    COLLECTED,
     expected_ranks,
-    facts_at,
     fault_reports,
     fault_took,
     hang_artifacts,
-    native_path,
+    made_ns,
 )
-from hangdrill.model.run import Artifact, RecordedRun
+from hangdrill.model.run import RecordedRun
 
 __all__ = ["CHECK", "limit_s"]
 
@@ -46,16 +44,7 @@ def _judge_rank(run: RecordedRun, rank: int, confirmed_ns: int | None) -> Findin
 
 
 def _first_arrival_ns(run: RecordedRun, rank: int) -> int | None:
-    return min((_arrival_ns(run, artifact) for artifact in hang_artifacts(run, rank)), default=None)
-
-
-def _arrival_ns(run: RecordedRun, artifact: Artifact) -> int:
-    """A native file is copied after the job's end: its own time says when it arrived, if that lies within the run."""
-    if artifact.road in ("native", "debug-server"):
-        facts = facts_at(run.files, native_path(run, artifact.rank), COLLECTED)
-        if facts is not None and facts.exists and run.started_ns <= facts.mtime_ns <= artifact.pulled_ns:
-            return facts.mtime_ns
-    return artifact.pulled_ns
+    return min((made_ns(run, artifact) for artifact in hang_artifacts(run, rank)), default=None)
 
 
 def _summary(run: RecordedRun, expected: tuple[int, ...], confirmed_ns: int | None) -> str:

@@ -38,6 +38,7 @@ __all__ = [
     "judged_attempt",
     "judged_dumps",
     "judged_reports",
+    "made_ns",
     "native_path",
     "somebody_looked",
 ]
@@ -192,6 +193,16 @@ def dumps_of(run: RecordedRun, rank: int) -> tuple[RankDump, ...]:
 def absence(run: RecordedRun, rank: int) -> str:
     """Why there is no dump of a rank to judge, in the same words in every check."""
     return "no dump arrived" if not hang_artifacts(run, rank) else "no dump that parses"
+
+
+def made_ns(run: RecordedRun, artifact: Artifact) -> int:
+    """When the evidence was made. A native file is copied after the job's end: its own time says when it was written,
+    if that lies within the run."""
+    if artifact.road in ("native", "debug-server"):
+        facts = facts_at(run.files, native_path(run, artifact.rank), COLLECTED)
+        if facts is not None and facts.exists and run.started_ns <= facts.mtime_ns <= artifact.pulled_ns:
+            return facts.mtime_ns
+    return artifact.pulled_ns
 
 
 def best_dump(run: RecordedRun, rank: int) -> RankDump | None:

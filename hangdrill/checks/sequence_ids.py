@@ -7,7 +7,7 @@ p2p is not compared.
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.counts import GLOO, default_group, enqueued_collectives, last_sequence, prefix_of
-from hangdrill.checks.evidence import absence, artifact_of, best_dump, expected_ranks, judged_agents
+from hangdrill.checks.evidence import absence, artifact_of, best_dump, expected_ranks, judged_agents, made_ns
 from hangdrill.checks.words import count_text, list_text
 from hangdrill.model.dump import RankDump
 from hangdrill.model.run import AgentFacts, GroupCount, RecordedRun
@@ -35,7 +35,7 @@ def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None) -> Findin
     if agent is None or not agent.groups:
         return unknown("no agent counted its operations")
     artifact = artifact_of(run, dump)
-    pulled_ns = artifact.pulled_ns if artifact is not None else None
+    pulled_ns = made_ns(run, artifact) if artifact is not None else None
     if dump.only_active:
         return _judge_status(dump, agent, pulled_ns)
     return _judge_history(dump, agent, pulled_ns)

@@ -84,6 +84,7 @@ class _Pull:
         self._notes: list[str] = []
         self._answered = False
         self._has_stacks = False
+        self._asked_ns = 0
         self._entries = dict(order.entries)
 
     def report(self) -> PullReport:
@@ -136,6 +137,7 @@ class _Pull:
         """Full history of every recorder. None when there is one, else why not (the last reason)."""
         trouble: Silence | None = Silence.REFUSED
         found: dict[RecorderSource, bytes] = {}
+        self._asked_ns = time.time_ns()
         for source in self._order.sources:
             data = self._history(source, stacks=stacks and source.backend != "gloo")
             if isinstance(data, bytes):
@@ -169,7 +171,7 @@ class _Pull:
         for source, count in filled.items():
             if count > self._entries.get(source, -1):
                 self._entries[source] = count
-                self._add(ArtifactKind.DUMP, found[source], _road_of(source), "dump", "pickle")
+                self._add(ArtifactKind.DUMP, found[source], _road_of(source), "dump", "pickle", asked_ns=self._asked_ns)
 
     def _count(self, source: RecorderSource, data: bytes) -> int | None:
         count = count_entries(data)
@@ -210,9 +212,27 @@ class _Pull:
         data = msgspec.json.format(msgspec.json.encode(record), indent=1)
         self._add(ArtifactKind.PROCESS, data, "proc", "process", "json")
 
-    def _add(self, kind: ArtifactKind, data: bytes, road: str, name: str, extension: str) -> bool:
+    def _add(
+        self,
+        kind: ArtifactKind,
+        data: bytes,
+        road: str,
+        name: str,
+        extension: str,
+        *,
+        asked_ns: int | None = None,
+    ) -> bool:
         order = self._order
-        added = self._store.add(order.key, kind, data, road=road, reason=order.reason, name=name, extension=extension)
+        added = self._store.add(
+            order.key,
+            kind,
+            data,
+            road=road,
+            reason=order.reason,
+            name=name,
+            extension=extension,
+            asked_ns=asked_ns,
+        )
         return added is not None
 
     def _post(self, handler: str, deadline_s: float, **parameters: str) -> bytes | Silence:

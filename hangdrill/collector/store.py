@@ -50,9 +50,20 @@ class EvidenceStore:
             )
 
     def add(
-        self, key: RankKey, kind: ArtifactKind, data: bytes, *, road: str, reason: PullReason, name: str, extension: str
+        self,
+        key: RankKey,
+        kind: ArtifactKind,
+        data: bytes,
+        *,
+        road: str,
+        reason: PullReason,
+        name: str,
+        extension: str,
+        asked_ns: int | None = None,
     ) -> Artifact | None:
         """Store a file as <stem>.<name>.<extension>, or .<name>.2.<extension> when that is taken, and so on.
+
+        asked_ns: when the rank was asked, which is when the evidence was made: symbolising stacks may take seconds.
 
         None when the disk refused, or when this rank has as many files of this kind as it may have.
         """
@@ -70,7 +81,7 @@ class EvidenceStore:
                 path=path.name,
                 bytes=len(data),
                 sha256=hashlib.sha256(data).hexdigest(),
-                pulled_ns=time.time_ns(),
+                pulled_ns=time.time_ns() if asked_ns is None else asked_ns,
                 reason=reason,
             )
             self._replace(artifacts=(*self._manifest.artifacts, artifact))

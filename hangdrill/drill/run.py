@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+from hangdrill.drill.gpus import check_gpus
 from hangdrill.drill.inspection import COLLECTED
 from hangdrill.drill.judge import failed_result, judge
 from hangdrill.drill.layout import Journal, RunLayout, create_run_dir, make_directory, write_json
@@ -69,6 +70,8 @@ def run_drill(
             interrupt = stack.enter_context(Interrupt())
             stack.enter_context(handling_signals(interrupt))
         plan = plan_drill(scenario, name=name, run_dir=run_dir, python=python, environ=environ, run_id=new_run_id())
+        if launcher is None:
+            check_gpus(scenario, environ)
         launcher = launcher or launcher_for(scenario)
         launcher.check(launch_request(plan, environ))
         runtime_dir = open_runtime_dir(environ)

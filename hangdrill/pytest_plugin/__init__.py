@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and choose where results go."""
     config.addinivalue_line("markers", "drill(**words): a hang drill; the words are those of the fixture `drill`")
+    config.addinivalue_line("markers", "gpu: a drill that needs GPUs; skipped, with the reason, where there are none")
     choose_out(config, os.environ)
 
 

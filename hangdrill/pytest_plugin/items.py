@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hangdrill.drill.gpus import missing_gpus, needs_gpus
 from hangdrill.drill.scenario_file import NamedScenario, load_file
 from hangdrill.model.errors import HangdrillError
 from hangdrill.pytest_plugin.drilling import assert_passed, run_and_tell
@@ -38,6 +39,13 @@ class ScenarioItem(pytest.Item):
         workload = job.workload.value if job.workload else Path(job.script or "").name
         # `-m "drill(fault='hold')"` selects by these, `-k` by the name.
         self.add_marker(pytest.mark.drill(workload=workload, fault=fault.kind.value, backend=job.backend))
+        if needs_gpus(named.scenario):
+            self.add_marker(pytest.mark.gpu)
+
+    def setup(self) -> None:
+        """Skip, with the reason, where the machine lacks what the drill needs."""
+        if why := missing_gpus(self.named.scenario, settings_of(self.config, os.environ).environ):
+            pytest.skip(why)
 
     def runtest(self) -> None:
         """Run the drill; the verdict ends the test."""

@@ -2,6 +2,10 @@
 
 All are done inside the operation's pre-hook, so they reach what C++ starts too (DDP's reducer). Tensors are made
 smaller, never larger: gloo aborts the rank that receives more than it expects, and that must be the culprit.
+
+An operation is left out in one of two ways. Where the backend records itself (gloo, legacy), another backend takes it.
+Where the recorder is a hook of the group (nccl2, nccl-lazy), that hook would record it all the same: there the pre-hook
+raises, before the recorder's own hook runs, and the function of torch.distributed that the program called catches it.
 """
 
 import contextlib
@@ -12,6 +16,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
+
+from hangdrill.rank.groups import replace_function
+from hangdrill.rank.wrapped import FUNCTIONS
 
 __all__ = ["CannotChange", "Change"]
 
@@ -34,6 +41,10 @@ class CannotChange(Exception):
     """This operation cannot be changed so; the fault does not take."""
 
 
+class _LeftOut(Exception):
+    """Raised by a pre-hook through torch, and caught by the function that the program called."""
+
+
 class Change:
     """Changes one operation. `undo` runs in the post-hook of the same operation."""
 
@@ -45,6 +56,11 @@ class Change:
             "wrong-dtype": self._retype,
         }[kind]
         self._undo: list[Callable[[], None]] = []
+        self._depth = 0
+        if kind in ("skip", "wrong-op"):
+            for function in FUNCTIONS:
+                if hasattr(dist, function):
+                    replace_function(function, self._catching)
         self._idle: Any = None  # held here: C++ does not keep a backend that is written in Python alive
 
     def apply(self, operation: Any, op: str, pg: Any) -> bool:
@@ -58,19 +74,36 @@ class Change:
 
     def check(self, operation: Any, op: str, pg: Any) -> None:
         """Raise CannotChange before anything is reported."""
+        if self._apply in (self._skip, self._do_another) and not self._depth and _is_recorded_by_hook(pg):
+            raise CannotChange(f"{op} was started by C++, and the recorder would show it: choose another operation")
         if self._apply == self._shrink:
             _smaller_sizes(operation, op, pg)
         if self._apply == self._retype:
             _smaller_dtypes(operation)
 
     def _skip(self, operation: Any, op: str, pg: Any) -> bool:
-        """Let a backend that does nothing take the operation; no recorder of a real backend sees it."""
+        """Let a backend that does nothing take the operation, or take it back; no recorder sees it."""
+        if _is_recorded_by_hook(pg):
+            raise _LeftOut(op)
         self._idle = _idle_backend(op, pg)
         for device in _devices(operation, pg):
             real, kind = pg._get_backend(device), _backend_type(pg, device)
             pg._register_backend(device, dist.ProcessGroup.BackendType.CUSTOM, self._idle)
             self._undo.append(partial(pg._register_backend, device, kind, real))
         return False
+
+    def _catching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def operation(*args: Any, **kwargs: Any) -> Any:
+            self._depth += 1
+            try:
+                return original(*args, **kwargs)
+            except _LeftOut:
+                is_async = kwargs.get("async_op") or original.__name__ in ("isend", "irecv")
+                return _finished_work([]) if is_async else None
+            finally:
+                self._depth -= 1
+
+        return operation
 
     def _do_another(self, operation: Any, op: str, pg: Any) -> bool:
         """Wait in a broadcast from another rank (or an all_reduce); should it end, leave the right one out."""
@@ -98,10 +131,19 @@ class _IdleAllReduce(torch._C._distributed_c10d.Backend):  # type: ignore[misc] 
 
     def allreduce(self, tensors: list[Any], options: Any) -> Any:
         """The tensors as they are."""
-        devices = sorted({tensor.device for tensor in tensors if tensor.device.type != "cpu"}, key=str)
-        done: Any = torch.futures.Future(devices=devices or None)
-        done.set_result(tensors)
-        return torch._C._distributed_c10d._create_work_from_future(done)
+        return _finished_work(tensors)
+
+
+def _finished_work(tensors: list[Any]) -> Any:
+    devices = sorted({tensor.device for tensor in tensors if tensor.device.type != "cpu"}, key=str)
+    done: Any = torch.futures.Future(devices=devices or None)
+    done.set_result(tensors)
+    return torch._C._distributed_c10d._create_work_from_future(done)
+
+
+def _is_recorded_by_hook(pg: Any) -> bool:
+    """Whether the flight recorder of this group is a hook on it (torch 2.15, for what does not record itself)."""
+    return pg in getattr(c10d._world, "pg_flight_recorder_hooks", {})
 
 
 def _idle_backend(op: str, pg: Any) -> Any:

@@ -35,7 +35,7 @@ class OperationPlace:
         self._facts = facts
         self._released = released
         self._codes = names.matching(fault.order.op)
-        self._change = Change(fault.order.kind) if fault.order.kind in CHANGES else None
+        self._change = Change(fault.order.kind) if fault.order.kind in CHANGES and fault.is_ours else None
 
     def hooks(self, group: KnownGroup) -> tuple[Hook, Hook | None]:
         """The pre- and post-hook of a new group."""
