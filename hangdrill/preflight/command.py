@@ -15,7 +15,7 @@ from hangdrill.model.scenario import Trigger
 from hangdrill.preflight.script import read_script
 from hangdrill.preflight.surroundings import Job, JobKind
 
-__all__ = ["GPU_COUNT", "job_of_command"]
+__all__ = ["assigned", "job_of_command"]
 
 GPU_COUNT = ("gpu", "auto")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -65,6 +65,11 @@ def job_of_command(words: Sequence[str], *, environ: Mapping[str, str], cwd: Pat
         shutdown_timeout_s=_number(flags.get("shutdown-timeout", "")),
         script=read_script(path) if path is not None else None,
     )
+
+
+def assigned(words: Sequence[str]) -> tuple[str, ...]:
+    """Names of variables that words of a command may set: VAR=value."""
+    return tuple(word.partition("=")[0] for word in words if _ASSIGNMENT.match(word))
 
 
 def _take_apart(words: list[str]) -> _Words:

@@ -6,12 +6,13 @@ from pathlib import Path
 import msgspec
 
 from hangdrill.model.scenario import Scenario, Trigger
-from hangdrill.preflight.command import job_of_command
+from hangdrill.preflight.command import assigned, job_of_command
 from hangdrill.preflight.machine import look_at_machine
 from hangdrill.preflight.place import look_at_place, native_prefix
 from hangdrill.preflight.script import read_script
 from hangdrill.preflight.surroundings import Job, JobKind, Place, Surroundings
 from hangdrill.preflight.torch_probe import ask_torch
+from hangdrill.preflight.variables import names_to_ask_for
 
 __all__ = ["Wishes", "gather", "job_of_scenario"]
 
@@ -38,7 +39,8 @@ def gather(
     wishes: Wishes = Wishes(),  # noqa: B008  # frozen
 ) -> Surroundings:
     """All facts; changes nothing, and waits no longer than the look at torch may take."""
-    torch, problem = ask_torch(python, environ, cwd)
+    names = names_to_ask_for([*environ, *(scenario.job.env if scenario is not None else ()), *assigned(command)])
+    torch, problem = ask_torch(python, environ, cwd, names=names)
     job = Job()
     if scenario is not None:
         job = job_of_scenario(scenario, environ)

@@ -42,16 +42,28 @@ def variable_findings(facts: Surroundings) -> Iterator[Finding]:
 
 def _unknown(facts: Surroundings) -> Iterator[Finding]:
     for name in sorted(facts.environ):
-        if not name.startswith(FAMILIES) or name in BY_NAME:
+        if not _is_unread(name, facts):
             continue
         close = difflib.get_close_matches(name, BY_NAME, n=1, cutoff=0.75)
         instead = INSTEAD.get(name) or (BY_NAME[close[0]].name if close else "")
         yield found(
             "variable-unknown",
-            what=f"torch reads no variable of this name (checked with {CHECKED_WITH}): it does nothing",
+            what=f"{_torch(facts)} reads no variable of this name: it does nothing",
             where=f"{name}={facts.environ[name]}",
             mend=f"use {instead}" if instead else "remove it",
         )
+
+
+def _is_unread(name: str, facts: Surroundings) -> bool:
+    """By the files of the ranks' own torch; by the table where they were not searched."""
+    if not name.startswith(FAMILIES):
+        return False
+    reads = facts.torch.reads.get(name) if facts.torch is not None else None
+    return name not in BY_NAME if reads is None else not reads
+
+
+def _torch(facts: Surroundings) -> str:
+    return f"torch {facts.torch.version if facts.torch is not None else CHECKED_WITH}"
 
 
 def _spellings(variable: Variable, names: list[str], facts: Surroundings) -> Iterator[Finding]:

@@ -36,6 +36,8 @@ class Torch(msgspec.Struct, frozen=True, kw_only=True):
     has_debug_server: bool = True
     missing_for_debug_server: tuple[str, ...] = ()
     has_py_spy: bool = False
+    reads: dict[str, bool] = msgspec.field(default_factory=dict)
+    """Of names that were asked for: whether this torch's own files hold them. It reads no other variable."""
     default_timeout_s: float = 1800.0
     default_nccl_timeout_s: float = 600.0
 

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ LEFT_OUT = ("TORCH_", "TORCHELASTIC_", "NCCL_", "PYTHONSTARTUP", "LD_PRELOAD")
 """Kept from the probe: a bad value of a variable is a finding, and must not end or hang the one who asks."""
 
 _SCRIPT = """
-import importlib.util, json
+import importlib.util, json, mmap, os, sys
 def has(name):
     try:
         return importlib.util.find_spec(name) is not None
@@ -41,18 +41,36 @@ except Exception:
     pass
 facts["has_debug_server"] = has("torch.distributed.debug")
 facts["missing_for_debug_server"] = [name for name in ("aiohttp", "jinja2", "tabulate") if not has(name)]
+home = os.path.dirname(torch.__file__)
+texts = ["distributed/distributed_c10d.py", "distributed/launcher/api.py", "distributed/elastic/agent/server/api.py"]
+libraries = ["libc10.so", *(f"libtorch_{part}.so" for part in ("python", "cpu", "cuda", "hip", "xpu"))]
+wanted, reads = set(sys.argv[1:]), {}
+for path, end in [(name, b'"') for name in texts] + [("lib/" + name, b"\\0") for name in libraries]:
+    path = os.path.join(home, path)
+    if wanted and os.path.exists(path):
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+            seen = {name for name in wanted if held.find(name.encode() + end) >= 0}
+        wanted -= seen
+        reads.update(dict.fromkeys(seen, True))
+reads.update(dict.fromkeys(wanted, False))
+facts["reads"] = reads
 print("\\n" + json.dumps(facts))
 """
 
 
 def ask_torch(
-    python: str, environ: Mapping[str, str], cwd: Path, *, deadline_s: float = DEADLINE_S
+    python: str,
+    environ: Mapping[str, str],
+    cwd: Path,
+    *,
+    names: Iterable[str] = (),
+    deadline_s: float = DEADLINE_S,
 ) -> tuple[Torch | None, str]:
-    """The facts, or None and why there are none."""
+    """The facts, or None and why there are none. names: variables that torch's files are searched for."""
     clean = {name: value for name, value in environ.items() if not name.startswith(LEFT_OUT)}
     try:
         done = subprocess.run(
-            [python, "-c", _SCRIPT],
+            [python, "-c", _SCRIPT, *names],
             env=clean,
             cwd=cwd,
             stdin=subprocess.DEVNULL,

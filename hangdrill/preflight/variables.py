@@ -5,13 +5,14 @@ checked, save where `since` or `until` says so. The first name wins: an older sp
 is not set, and torch then warns that it is deprecated.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 
 import msgspec
 
 __all__ = [
-    "BY_NAME", "CHECKED_WITH", "FAMILIES", "VARIABLES", "Kind", "Variable", "flag", "is_rollback", "number", "value_of",
+    "BY_NAME", "CHECKED_WITH", "FAMILIES", "VARIABLES", "Kind", "Variable", "flag", "is_rollback", "names_to_ask_for",
+    "number", "set_names", "value_of",
 ]  # fmt: skip
 
 CHECKED_WITH = "2.15.0"
@@ -167,6 +168,11 @@ VARIABLES: tuple[Variable, ...] = (
 
 BY_NAME: dict[str, Variable] = {name: each for each in VARIABLES for name in (each.name, *each.old)}
 """Every spelling that torch reads."""
+
+
+def names_to_ask_for(names: Iterable[str]) -> tuple[str, ...]:
+    """Of these, the ones that torch may or may not read: whether it does is looked up in its own files."""
+    return tuple(sorted({name for name in names if name.startswith(FAMILIES) or name in BY_NAME}))
 
 
 def set_names(variable: str, environ: Mapping[str, str]) -> Iterator[str]:
