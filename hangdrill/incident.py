@@ -14,7 +14,6 @@ import msgspec
 from hangdrill.diagnosis import diagnose as diagnose_dumps
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.errors import UsageError
-from hangdrill.readers import read_in_batches
 from hangdrill.recorder import MAX_WORLD, DumpError, Each, Evidence, IgnoredFile, merge_evidence, read_evidence
 
 __all__ = ["AnyPath", "diagnose", "diagnose_evidence", "read_incident"]
@@ -42,8 +41,7 @@ def diagnose(
     `hangdrill.model.errors.HangdrillError` and say what, where and what next.
     """
     paths = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
-    each: Each = map if executor is None else read_in_batches(executor)
-    return diagnose_evidence(read_incident(paths, prefix=prefix, each=each), world_size=world_size)
+    return diagnose_evidence(read_incident(paths, prefix=prefix, each=_each(executor)), world_size=world_size)
 
 
 def read_incident(paths: Sequence[AnyPath], *, prefix: str | None = None, each: Each = map) -> Evidence:
@@ -74,6 +72,15 @@ def diagnose_evidence(evidence: Evidence, *, world_size: int | None = None) -> D
     ranks = msgspec.structs.replace(found.ranks, duplicate=tuple(sorted({*found.ranks.duplicate, *twice})))
     notes = dict.fromkeys([*found.notes, *_duplicate_notes(evidence), *_ignored_notes(evidence.ignored)])
     return msgspec.structs.replace(found, ranks=ranks, notes=tuple(notes))
+
+
+def _each(executor: Executor | None) -> Each:
+    """Processes are the caller's to start: a library that starts some would run a script's main module again."""
+    if executor is None:
+        return map
+    from hangdrill.readers import read_in_batches
+
+    return read_in_batches(executor)
 
 
 def _distinct(paths: Iterable[AnyPath]) -> list[str]:
