@@ -10,6 +10,7 @@ work is bounded by the size of the file.
 
 import re
 from collections.abc import Callable, Sized
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NoReturn, TypeVar
 
@@ -25,6 +26,9 @@ MAX_MEMBERS = 4_000_000
 """Of all groups of one dump together: a rank of 16384 may be in two hundred groups of them all."""
 MAX_TEXT = 4096
 """Of one name or path; longer text is cut short, since a name of megabytes only serves to fill the reader's memory."""
+
+MAX_CACHED_TEXT = 200_000
+"""Of a list of ranks that is remembered from one dump to the next; one of 16384 has 110,000."""
 
 _STATES = {state.value: state for state in OperationState}
 _P2P = re.compile(r"(?P<name>send|recv) (?P<self>\d{1,9}|\?)?(?:->|<-)(?P<peer>\d{1,9}|\?)$")
@@ -127,10 +131,8 @@ class ShapeReader:
 
     def ranks(self, value: object, at: str) -> tuple[int, ...]:
         if type(value) is str:
-            numbers = [int(number[0]) for number in islice(_NUMBER.finditer(value), MAX_MEMBERS + 1)]
-        else:
-            numbers = [self.count(number, at) for number in self.items(value, at)]
-        return tuple(dict.fromkeys(numbers))
+            return _ranks_in(value) if len(value) <= MAX_CACHED_TEXT else _ranks_in.__wrapped__(value)
+        return tuple(dict.fromkeys(self.count(number, at) for number in self.items(value, at)))
 
     def status(self, value: object) -> tuple[GroupStatus, ...]:
         found = [
@@ -319,6 +321,13 @@ class ShapeReader:
 
     def _damaged(self, what: str) -> NoReturn:
         raise DamagedDumpError(what, where=self._where(""), next_step="use another dump of this rank, if there is one")
+
+
+@lru_cache(maxsize=64)
+def _ranks_in(text: str) -> tuple[int, ...]:
+    """The ranks in "[0, 1, 2]". Every rank of a job says the same of its groups, and there may be thousands."""
+    numbers = (int(number[0]) for number in islice(_NUMBER.finditer(text), MAX_MEMBERS + 1))
+    return tuple(dict.fromkeys(numbers))
 
 
 def _show(value: object) -> str:

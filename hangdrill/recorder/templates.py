@@ -92,17 +92,14 @@ class Templates:
 
     def __init__(self) -> None:
         self.files = 0
-        self.count = 0
-        self.known: dict[bytes, list[Template]] = {}
-        self.start: list[Template] = []
-        self.loose: list[Template] = []
+        self.clear()
 
     def clear(self) -> None:
         """Forget all."""
         self.count = 0
-        self.known.clear()
-        self.start = []
-        self.loose = []
+        self.known: dict[bytes, list[Template]] = {}
+        self.start: list[Template] = []
+        self.loose: list[Template] = []
 
     def read(
         self, data: bytes, at: int, memo: dict[int, Any], reader: ShapeReader
@@ -141,53 +138,46 @@ class _File:
         self.data = data + bytes(MAX_ENTRY_BYTES)  # so that every template can be laid over the end
         self.memo = memo
         self.reader = reader
+        self.end = self.learned_at = -1
         self.kinds: list[Operation] = []
-        self.rows: list[tuple[int, ...]] = []
         self.kind: list[int] = []
+        self.numbers: list[int] = []  # those of an operation, of the next, and so on
 
     def read(self, at: int) -> tuple[OperationTable, int] | None:
-        data, number = self.data, self.number
+        data, number, add_numbers, add_kind = self.data, self.number, self.numbers.extend, self.kind.append
         following = self.templates.start
         while True:
             for template in following:
                 row = template.unpack(data, at)
                 if row[::2] == template.constants and (template.file == number or self._fits(template)):
-                    if template.puts:
-                        self.memo.update(template.puts)
                     break
             else:
                 if data[at] != 0x7D:
                     break
-                found = self._look(at, following)
+                found = self._look(at, following) or self._learn(at, following)
                 if found is None:
-                    entry, end = walk_part(data, at, self.memo)
-                    try:
-                        found = self._learn(at, end, entry, following)
-                    except _OddError:
-                        self._add(self.reader.entry(entry, ""))
-                        at, following = end, self.templates.loose
-                        continue
-                elif found.puts:
-                    self.memo.update(found.puts)
-                template = found
-                row = template.unpack(data, at)
-            self.rows.append(template.pick(row))
-            self.kind.append(template.index)
+                    at, following = self.end, self.templates.loose
+                    continue
+                template, row = found, found.unpack(data, at)
+            if template.puts and at != self.learned_at:
+                self._store(template.puts)
+            add_numbers(template.pick(row))
+            add_kind(template.index)
             at += template.size
             following = template.following
-        if data[at] != 0x65 or at >= self.size or not self.rows:
+        if data[at] != 0x65 or at >= self.size or not self.kind:
             return None
-        columns = list(zip(*self.rows, strict=True))
-        if any(min(column) < 0 for name, column in zip(_NAMES, columns, strict=True) if name != "op_ids"):
+        columns = {name: self.numbers[i :: len(_NAMES)] for i, name in enumerate(_NAMES)}
+        if any(min(column) < 0 for name, column in columns.items() if name != "op_ids"):
             return None
-        return OperationTable(self.kinds, self.kind, **dict(zip(_NAMES, columns, strict=True))), at
+        return OperationTable(self.kinds, self.kind, **columns), at
 
-    def _add(self, operation: Operation) -> None:
-        """An operation that no template stands for."""
-        self.kind.append(len(self.kinds))
-        self.kinds.append(kind_of(operation))
-        times = operation.created_ns, operation.started_ns or 0, operation.completed_ns or 0
-        self.rows.append((operation.record_id, operation.sequence, operation.op_id, *times))
+    def _store(self, puts: dict[int, Any]) -> None:
+        """What an entry stores for the entries after it. Raises Damaged where something is stored already: what was
+        compared with it would have to be compared again."""
+        if puts.keys() & self.memo.keys():
+            raise Damaged("something is stored twice")
+        self.memo.update(puts)
 
     def _fits(self, template: Template) -> bool:
         """Whether what the template refers to is the same in this file; looked at once a file."""
@@ -206,7 +196,7 @@ class _File:
         return True
 
     def _look(self, at: int, following: list[Template]) -> Template | None:
-        """A template that fits here, though none like it has come after the one before."""
+        """A template that fits here, though it has not come after the one before."""
         for template in self.templates.alike(self.data, at):
             if template.unpack(self.data, at)[::2] == template.constants and (
                 template.file == self.number or self._fits(template)
@@ -215,21 +205,32 @@ class _File:
                 return template
         return None
 
-    def _learn(self, at: int, end: int, entry: object, following: list[Template]) -> Template:
-        """Make the entry a template that is tried after the one before. Raises _OddError where that cannot be."""
-        layout = _Layout(self.data, at, end, self.memo)
+    def _learn(self, at: int, following: list[Template]) -> Template | None:
+        """Have the walk read the entry, and make a template of it; None where that cannot be: then the operation is
+        noted, and `end` is the byte behind it."""
+        before = len(self.memo)
+        entry, self.end = walk_part(self.data, at, self.memo)
         operation = self.reader.entry(entry, "")
-        template = Template(layout, operation, self.memo, layout.unpack(self.data, at))
-        if not self._fits(template):
-            raise _OddError
+        try:
+            layout = _Layout(self.data, at, self.end, self.memo)
+            if len(self.memo) != before + len(layout.puts):
+                raise Damaged("something is stored twice")
+            template = Template(layout, operation, self.memo, layout.unpack(self.data, at))
+            if not self._fits(template):
+                raise _OddError
+        except _OddError:
+            self.kind.append(len(self.kinds))
+            self.kinds.append(kind_of(operation))
+            times = operation.created_ns, operation.started_ns or 0, operation.completed_ns or 0
+            self.numbers += (operation.record_id, operation.sequence, operation.op_id, *times)
+            return None
+        self.learned_at = at
         self.templates.add(template, self.data, at)
         _put_first(template, following)
         return template
 
 
 def _put_first(template: Template, following: list[Template]) -> None:
-    if template in following:
-        following.remove(template)
     following.insert(0, template)
     del following[MAX_FOLLOWING:]
 
