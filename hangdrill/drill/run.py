@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from hangdrill.drill.gpus import check_gpus
+from hangdrill.drill.gpus import check_gpus, spread
 from hangdrill.drill.inspection import COLLECTED
 from hangdrill.drill.judge import failed_result, judge
 from hangdrill.drill.layout import Journal, RunLayout, create_run_dir, make_directory, write_json
@@ -113,7 +113,7 @@ def run_many(
     errors: dict[str, HangdrillError] = {}
     with Interrupt() as interrupt, handling_signals(interrupt):
 
-        def task(name: str, scenario: Scenario) -> DrillResult:
+        def task(number: int, name: str, scenario: Scenario) -> DrillResult:
             listener = listener_for(name) if listener_for else NoopListener()
             run_dir = out_dir / name
             try:
@@ -123,7 +123,7 @@ def run_many(
                     scenario,
                     run_dir=run_dir,
                     python=python,
-                    environ=environ,
+                    environ=spread(scenario, environ, number) if jobs > 1 else environ,
                     listener=listener,
                     interrupt=interrupt,
                 )
@@ -137,7 +137,9 @@ def run_many(
 
         # The longest first, so that none of them begins when all others are over; one at a time, in the given order.
         order = sorted(range(len(items)), key=lambda at: -_longest_s(items[at][1]) if jobs > 1 else 0)
-        done = run_all([partial(task, *items[at]) for at in order], jobs=jobs, interrupt=interrupt)
+        done = run_all(
+            [partial(task, number, *items[at]) for number, at in enumerate(order)], jobs=jobs, interrupt=interrupt
+        )
         results = [result for _, result in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
     if errors and len(errors) == len(items):
         raise next(iter(errors.values()))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from fake_job import scenario
 
-from hangdrill.drill.gpus import check_gpus, missing_gpus
+from hangdrill.drill.gpus import check_gpus, missing_gpus, spread
 from hangdrill.model.errors import ExitCode, MachineError
 
 NCCL = {"job": {"backend": "nccl", "nproc_per_node": 2}}
@@ -45,3 +45,18 @@ def test_a_missing_gpu_is_the_machines_fault(monkeypatch):
     with pytest.raises(MachineError) as caught:
         check_gpus(scenario(**NCCL), NOWHERE)
     assert caught.value.exit_code is ExitCode.MACHINE
+
+
+def test_drills_side_by_side_begin_at_different_gpus(tmp_path):
+    found = devices(tmp_path, "nvidia0", "nvidia1", "nvidia2")
+    seen = [spread(scenario(**NCCL), NOWHERE, number, devices=found)["CUDA_VISIBLE_DEVICES"] for number in range(4)]
+    assert seen == ["0,1,2", "1,2,0", "2,0,1", "0,1,2"]
+    chosen = {**NOWHERE, "CUDA_VISIBLE_DEVICES": "2,0"}
+    assert spread(scenario(**NCCL), chosen, 1, devices=found)["CUDA_VISIBLE_DEVICES"] == "0,2"
+
+
+def test_a_choice_of_the_scenario_and_a_drill_without_gpus_are_left_alone(tmp_path):
+    found = devices(tmp_path, "nvidia0", "nvidia1")
+    own = scenario(job={**NCCL["job"], "env": {"CUDA_VISIBLE_DEVICES": "1,0"}})
+    assert spread(own, NOWHERE, 1, devices=found) is NOWHERE
+    assert spread(scenario(), NOWHERE, 1, devices=found) is NOWHERE
