@@ -86,7 +86,7 @@ def _take_apart(words: list[str]) -> _Words:
             removed.append(word.partition("=")[2])
     first, is_torchrun = start[1], start[2]
     flags, target, problem = _flags(words[first:]) if is_torchrun else _of_python(words, first)
-    if first > len(words) or (not target and not problem):
+    if not target and not problem:
         problem = "no script was found in the command"
     return _Words(
         variables=variables,

@@ -107,7 +107,7 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     ("class-test-misses-nccl2", good(script={"class_tests": (Call(line=4),)}), []),
     ("gpus-not-seen", good(torch={"gpus": 0}), []),
     # versions
-    ("torch-not-known", good(torch_problem="no torch", torch={}, **{"environ": {}}), ["-"]),
+    ("torch-not-known", good(torch_problem="no torch"), ["-"]),
     ("torch-too-old", good(torch={"version": "2.6.0"}), []),
     ("nccl-too-old", good(torch={"nccl": (2, 28, 9)}), []),
     ("nccl-too-old", good(torch={"nccl": (2, 29, 0), "is_hip": True}), []),
