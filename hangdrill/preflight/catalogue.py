@@ -55,6 +55,7 @@ CATALOGUE: dict[str, tuple[Severity, str]] = {
     "debug-server-slow": (LOSES, "it asks less often than the 15 s before ranks abort"),
     "debug-server-no-directory": (LOSES, "without dump_dir it writes nothing by itself"),
     "debug-server-unguarded": (RISK, "started without a main guard: a spawned process runs the script again"),
+    "debug-server-overwrites": (RISK, "under nccl2 it replaces a waiting rank's dump with stacks by one without"),
     "debug-server-open": (RISK, "it listens on all interfaces, without a password"),
     "debug-server-not-known": (UNKNOWN, "its interval or directory is no literal, or nobody starts it"),
     # stacks

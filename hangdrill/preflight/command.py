@@ -67,9 +67,9 @@ def job_of_command(words: Sequence[str], *, environ: Mapping[str, str], cwd: Pat
     )
 
 
-def assigned(words: Sequence[str]) -> tuple[str, ...]:
-    """Names of variables that words of a command may set: VAR=value."""
-    return tuple(word.partition("=")[0] for word in words if _ASSIGNMENT.match(word))
+def assigned(words: Sequence[str]) -> dict[str, str]:
+    """Variables that words of a command may set: VAR=value."""
+    return {word.partition("=")[0]: word.partition("=")[2] for word in words if _ASSIGNMENT.match(word)}
 
 
 def _take_apart(words: list[str]) -> _Words:

@@ -39,8 +39,10 @@ def gather(
     wishes: Wishes = Wishes(),  # noqa: B008  # frozen
 ) -> Surroundings:
     """All facts; changes nothing, and waits no longer than the look at torch may take."""
-    names = names_to_ask_for([*environ, *(scenario.job.env if scenario is not None else ()), *assigned(command)])
-    torch, problem = ask_torch(python, environ, cwd, names=names)
+    own = scenario.job.env if scenario is not None else assigned(command)
+    visible = {name: value for name, value in own.items() if name.endswith("_VISIBLE_DEVICES")}
+    names = names_to_ask_for([*environ, *own])
+    torch, problem = ask_torch(python, {**environ, **visible}, cwd, names=names)
     job = Job()
     if scenario is not None:
         job = job_of_scenario(scenario, environ)

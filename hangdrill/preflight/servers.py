@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from hangdrill.model.preflight import Finding
 from hangdrill.model.scenario import Trigger
+from hangdrill.preflight.backend import Implementation, implementation
 from hangdrill.preflight.catalogue import found
 from hangdrill.preflight.surroundings import DebugServerCall, JobKind, Surroundings
 from hangdrill.preflight.timeouts import ABORT_WAIT_S
@@ -26,6 +27,10 @@ def server_findings(facts: Surroundings) -> Iterator[Finding]:
         where=f"{script.path}:{calls[0].line}" if script is not None and calls else "debug server",
         mend="keep its ports behind a firewall, or use the collector, whose sockets only the owner can open",
     )
+    if implementation(facts) is Implementation.NCCL2:
+        what = "it makes a rank write its dump again, without stacks, over the one with stacks"
+        mend = "use the collector, which keeps both"
+        yield found("debug-server-overwrites", what=what, where="fr_dump_file", mend=mend)
     for call in calls:
         yield from _of_call(call, f"{script.path if script else ''}:{call.line}")
     if not calls:

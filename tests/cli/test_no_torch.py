@@ -46,7 +46,7 @@ def dump(path: Path, *, entered: int) -> None:
 
 
 def test_help_of_every_command_imports_nothing_heavy() -> None:
-    names = ["run", "list", "show", "check", "diagnose", "collect", "clean", "schema"]
+    names = ["run", "list", "show", "check", "diagnose", "preflight", "collect", "clean", "schema"]
     codes, modules = modules_after(["--help"], ["--version"], *([name, "--help"] for name in names))
     assert set(codes) == {0}
     assert not modules & HEAVY

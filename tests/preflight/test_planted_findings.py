@@ -91,8 +91,13 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     ("debug-server-no-directory", server(has_dump_dir=False), ["no-rank-dumps", OPEN]),
     ("debug-server-unguarded", server(guarded=False), ["no-rank-dumps", OPEN]),
     ("debug-server-open", server(), ["no-rank-dumps"]),
+    (
+        "debug-server-overwrites",
+        good(job={"trigger": SERVER, "backend": "nccl", "debug_interval_s": 2.0, "kind": JobKind.SCENARIO}),
+        [OPEN],
+    ),
     ("debug-server-not-known", server(interval_s=None), [OPEN]),
-    ("debug-server-not-known", good(job={"trigger": SERVER}), [OPEN]),
+    ("debug-server-not-known", good(job={"trigger": SERVER}), [OPEN, "debug-server-overwrites"]),
     # stacks
     ("py-spy-missing", good(machine={"py_spy": None}, torch={"has_py_spy": False}), []),
     ("py-spy-not-permitted", good(machine={"can_trace": False}), []),
