@@ -7,8 +7,6 @@ after all finds it here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from heapq import nsmallest
-from itertools import islice
 
 import msgspec
 
@@ -55,13 +53,14 @@ class History:
         """What is unfinished, the last of each sort, and the last of all; in the recorder's order."""
         table = self.table
         rows = set(range(max(0, len(table) - LAST), len(table)))
-        rows.update(row for kind, over in enumerate(self._over) if not over for row in _rows_of(table.kind, kind))
         last: dict[tuple[object, ...], list[int]] = {}
-        backwards = table.kind[::-1]
+        kinds = bytes(table.kind) if table.kind.itemsize == 1 else table.kind.tolist()
         for number, kind in enumerate(table.kinds):
-            last.setdefault(_sort(kind), []).extend(islice(_rows_of(backwards, number), LAST_OF_SORT))
+            if not self._over[number]:
+                rows.update(_rows_of(kinds, number))
+            last.setdefault(_sort(kind), []).extend(_last_rows_of(kinds, number))
         for some in last.values():
-            rows.update(len(table) - 1 - row for row in nsmallest(LAST_OF_SORT, some))
+            rows.update(sorted(some)[-LAST_OF_SORT:])
         rows.update(beside for row in tuple(rows) for beside in self._of_same_batch(row))
         return [table[row] for row in sorted(rows)]
 
@@ -185,6 +184,19 @@ def _with_state(operation: Operation, *, done: bool) -> Operation:
 def _sort(kind: Operation) -> tuple[object, ...]:
     """What makes operations of the same sort, for which the last stands."""
     return kind.group_name, kind.group_desc, kind.pg_id, kind.backend, kind.name, kind.p2p, kind.peer, finished(kind)
+
+
+def _last_rows_of(kinds: bytes | list[int], number: int) -> Iterator[int]:
+    """The last LAST_OF_SORT rows of a kind."""
+    end = len(kinds)
+    for _ in range(LAST_OF_SORT):
+        if isinstance(kinds, bytes):
+            end = kinds.rfind(number, 0, end)
+        else:
+            end = next((row for row in range(end - 1, -1, -1) if kinds[row] == number), -1)
+        if end < 0:
+            return
+        yield end
 
 
 def _rows_of(column: Iterable[int], value: int) -> Iterator[int]:

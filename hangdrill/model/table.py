@@ -40,7 +40,7 @@ class OperationTable(Sequence[Operation]):
         completed_ns: Sequence[int],
     ) -> None:
         self.kinds = tuple(kinds)
-        self.kind: Column = array("H" if len(self.kinds) <= 0xFFFF else "L", kind)
+        self.kind = array("B" if len(self.kinds) <= 0x100 else "L", kind)
         self.record_ids = _column(record_ids)
         self.sequences = _column(sequences)
         self.op_ids = _column(op_ids)

@@ -26,7 +26,7 @@ KEPT = BEFORE + AHEAD
 TAIL = 8
 """So many last operations of a rank are on the timeline."""
 TAIL_AFTER = 2
-ROWS_A_SEQUENCE = 24
+ROWS_A_SEQUENCE = 8
 """A group has this share of its rank's operations, or what is kept of it begins later."""
 PENDING, ISSUED, COMPLETED = Cell.PENDING.value, Cell.ISSUED.value, Cell.COMPLETED.value
 
