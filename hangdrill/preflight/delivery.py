@@ -18,14 +18,16 @@ COLLECT = "run it as `torchrun ... -m hangdrill.rank SCRIPT` with `hangdrill col
 SERVER = "start torch's debug server with dump_dir=... and dump_interval=5"
 
 
-def known_delivery(*, torch: str, backend_class: str, trigger: Trigger, interval_s: float) -> Known | None:
-    """Who dumps when one rank of several is stalled; None where nothing was measured. The seam to the table."""
+def known_delivery(
+    *, torch: str, backend_class: str, trigger: Trigger, fault: FaultKind, interval_s: float
+) -> Known | None:
+    """Who dumps under this fault on one rank of several; None where nothing was measured. The seam to the table."""
     row = expected_arrival(
         torch=torch,
         backend_class=backend_class,
         backend_requested="",
         trigger=trigger,
-        fault=FaultKind.HOLD,
+        fault=fault,
         interval_s=interval_s,
     )
     return None if row is None else (frozenset(row.dumping), row.why)
@@ -47,7 +49,11 @@ def delivery_findings(facts: Surroundings) -> Iterator[Finding]:
         return  # what is not known of the server is said by its own rules
     if runs is not None and facts.torch is not None:
         known = known_delivery(
-            torch=facts.torch.version, backend_class=runs.value, trigger=trigger, interval_s=interval_s or 0.0
+            torch=facts.torch.version,
+            backend_class=runs.value,
+            trigger=trigger,
+            fault=facts.job.fault,
+            interval_s=interval_s or 0.0,
         )
     yield from _told(known, f"backend {name}, {trigger.value}", facts)
 

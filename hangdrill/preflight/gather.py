@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from hangdrill.model.scenario import Scenario, Trigger
+from hangdrill.model.scenario import FaultKind, Scenario, Trigger
 from hangdrill.preflight.command import assigned, job_of_command
 from hangdrill.preflight.machine import look_at_machine
 from hangdrill.preflight.place import look_at_place, native_prefix
@@ -76,6 +76,7 @@ def job_of_scenario(scenario: Scenario, environ: Mapping[str, str]) -> Job:
         removed=tuple(name for name in old if name not in job.env),
         backend=job.backend,
         trigger=recorder.trigger,
+        fault=FaultKind.HOLD if scenario.fault.kind is FaultKind.NONE else scenario.fault.kind,
         debug_interval_s=recorder.debug_server_interval_s,
         nnodes=job.nnodes,
         nproc_per_node=job.nproc_per_node,

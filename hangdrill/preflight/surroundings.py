@@ -7,7 +7,7 @@ from enum import Enum
 
 import msgspec
 
-from hangdrill.model.scenario import Trigger
+from hangdrill.model.scenario import FaultKind, Trigger
 
 __all__ = [
     "Call",
@@ -145,6 +145,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
     backend: str | None = None
     trigger: Trigger = Trigger.NATIVE
+    fault: FaultKind = FaultKind.HOLD
+    """What the ranks would dump of: a scenario's own fault, else one stalled rank."""
     debug_interval_s: float | None = None
     nnodes: int | None = None
     nproc_per_node: int | None = None

@@ -4,7 +4,7 @@ import pytest
 from good_surroundings import good, ids
 
 from hangdrill.model.preflight import Finding, Severity, preflight_verdict
-from hangdrill.model.scenario import Trigger
+from hangdrill.model.scenario import FaultKind, Trigger
 from hangdrill.model.verdict import Verdict
 from hangdrill.preflight import CATALOGUE, examine
 from hangdrill.preflight.surroundings import Call, DebugServerCall, Job, JobKind, Surroundings
@@ -220,6 +220,13 @@ def test_the_debug_server_of_a_scenario_is_judged_by_its_interval() -> None:
     job = {"kind": JobKind.SCENARIO, "trigger": SERVER, "backend": "nccl", "script": None}
     assert "debug-server-slow" not in ids(good(job={**job, "debug_interval_s": 2.0}))
     assert {"debug-server-slow", CULPRIT} <= set(ids(good(job={**job, "debug_interval_s": 60.0})))
+
+
+def test_a_scenario_is_judged_by_its_own_fault() -> None:
+    job = {"kind": JobKind.SCENARIO, "trigger": NATIVE, "backend": "nccl", "script": None}
+    assert ids(good(job={**job, "fault": FaultKind.HOLD})) == [CULPRIT]
+    assert ids(good(job={**job, "fault": FaultKind.WRONG_SHAPE})) == []
+    assert ids(good(job={**job, "fault": FaultKind.KILL})) == ["no-rank-dumps"]
 
 
 def test_a_mixed_backend_is_judged_by_the_device_that_computes() -> None:
