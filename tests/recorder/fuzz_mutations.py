@@ -51,7 +51,8 @@ def seeds() -> tuple[Seed, ...]:
                 Seed("all.tar.gz", gzip.compress(_tar((name, data), (other, beside)))),
                 Seed("all.zip", _zip((name, data), (other, beside))),
             ]
-    return tuple(found)
+    raw = (DATA / "raw/one-rank-with-stacks/fr_0").read_bytes()  # as torch wrote it, so that templates are made of it
+    return (*found, Seed("fr_0", raw, (("fr_1", raw),)))
 
 
 def mutated(data: bytes, others: tuple[bytes, ...], dice: random.Random) -> bytes:
