@@ -4,6 +4,7 @@ The workers open the files themselves, so they need the same file system, and ha
 log is kept quiet: what ends a reading is said once, in an error of ours.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ RETURN_DEADLINE_S = 30.0
 """For a worker to come back when none is left: a nanny starts a dead one anew."""
 CLOSE_DEADLINE_S = 5.0
 OUR_VERSION = "hangdrill:__version__"
+SILENCE = (OSError, TimeoutError, asyncio.TimeoutError)
+"""What dask raises when nobody answers; before Python 3.11 asyncio's is no TimeoutError."""
 LOGGERS = ("distributed", "tornado", "asyncio")
 DASK_SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}
 """A batch of an archive carries its bytes; dask would advise the user to do otherwise."""
@@ -50,7 +53,10 @@ class Cluster:
         """On some worker."""
         if self.client.status != "running":
             raise self.gone()
-        return self.executor.submit(read_batch, read, batch)
+        try:
+            return self.executor.submit(read_batch, read, batch)
+        except Exception as problem:  # dask's words for a client that has just lost its scheduler differ by version
+            raise self.gone() from problem
 
     def renew(self) -> bool:
         """A client that was closed stays closed."""
@@ -82,7 +88,7 @@ class Cluster:
     def _threads(self) -> dict[str, int]:
         try:
             found: dict[str, int] = self.client.sync(self.client.nthreads, callback_timeout=CONNECT_DEADLINE_S)
-        except (OSError, TimeoutError, RuntimeError) as problem:
+        except (*SILENCE, RuntimeError) as problem:
             raise self.gone() from problem
         return found
 
@@ -141,7 +147,7 @@ def _client(make: "type[Client]", address: str, spec: str) -> "Client":
         answer = silence
     if not isinstance(answer, Exception):
         return answer
-    if not isinstance(answer, OSError | TimeoutError | ValueError | Empty):
+    if not isinstance(answer, (*SILENCE, ValueError, Empty)):
         raise answer
     raise MachineError(
         f"no dask scheduler answers within {CONNECT_DEADLINE_S:g} s",
@@ -154,7 +160,7 @@ def _check_workers(client: "Client", spec: str) -> None:
     """Every worker has this hangdrill: one call, by a function that each Python has."""
     try:
         client.wait_for_workers(1, timeout=WORKERS_DEADLINE_S)
-    except (TimeoutError, OSError) as problem:
+    except SILENCE as problem:
         raise MachineError(
             f"the scheduler has no worker within {WORKERS_DEADLINE_S:g} s",
             where=spec,
@@ -168,7 +174,7 @@ def _check_workers(client: "Client", spec: str) -> None:
             on_error="return",
             callback_timeout=WORKERS_DEADLINE_S,
         )
-    except (TimeoutError, OSError) as problem:
+    except SILENCE as problem:
         raise MachineError(
             f"not every worker said within {WORKERS_DEADLINE_S:g} s which hangdrill it has",
             where=spec,

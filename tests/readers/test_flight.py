@@ -160,3 +160,16 @@ def test_what_a_broken_executor_refuses_is_read_all_the_same() -> None:
 
     some = jobs(5)
     assert list(read_in_batches(Broken())(read_job, some)) == read_all(some)
+
+
+def test_a_batch_that_its_broken_executor_forgot_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgets(GivenExecutor):
+        def submit(self, read, batch):
+            return Future()
+
+        def check(self) -> None:
+            raise BrokenExecutor("it broke while the batch was handed to it")
+
+    monkeypatch.setattr(flight, "LOOK_S", 0.01)
+    some = jobs(5)
+    assert list(read_batches(Forgets(Backwards(), 1))(read_job, some)) == read_all(some)

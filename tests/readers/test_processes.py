@@ -1,6 +1,7 @@
 """Real processes: what they read, when they are started, and what becomes of files that kill them."""
 
 import multiprocessing
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -13,7 +14,7 @@ from reader_tools import DUMPS, jobs, path_jobs, read_all
 import hangdrill
 from hangdrill.model.diagnosis import UnreadableDump
 from hangdrill.model.errors import UsageError
-from hangdrill.readers import open_executor, opening, read_in_batches
+from hangdrill.readers import engine, open_executor, opening, read_in_batches
 from hangdrill.readers.engine import usable_cpus
 from hangdrill.readers.lone import LoneReader
 from hangdrill.readers.processes import Processes
@@ -127,6 +128,19 @@ def test_the_diagnosis_is_the_serial_one(incident: Path, pool: Processes) -> Non
 
 def test_the_cpus_are_at_least_one_and_at_most_those_of_the_affinity() -> None:
     assert 1 <= usable_cpus() <= multiprocessing.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("told", "cpus"),
+    [("max 100000", 8), ("150000 100000", 2), ("20000 100000", 1), ("9900000 100000", 8), ("", 8), ("1 0", 8)],
+)
+def test_the_quota_of_the_control_group_counts(
+    told: str, cpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu.max").write_text(told)
+    monkeypatch.setattr(engine, "_CPU_MAX", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "process_cpu_count", lambda: 8, raising=False)
+    assert usable_cpus() == cpus
 
 
 def test_a_spec_that_is_none_is_a_usage_error() -> None:

@@ -30,6 +30,7 @@ def test_ctrl_c_leaves_no_process_and_says_one_line(dumps: Path, tmp_path: Path)
 def test_a_killed_command_leaves_no_reader(dumps: Path, tmp_path: Path) -> None:
     with held_command(tmp_path, str(dumps), "--jobs", "2") as command:
         command.wait_for_readers(2)
+        assert len(session_members(command.process.pid)) >= 3
         command.process.kill()
         command.process.wait(timeout=DEADLINE_S)
         command.assert_nothing_left()
