@@ -4,6 +4,7 @@ import dataclasses
 import os
 import random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from program_strategies import Case, cases
@@ -13,7 +14,7 @@ from simulated_reports import after_the_timeout, reports_of
 from simulated_truth import truth_of
 from simulator import Fault, execute
 
-from hangdrill.diagnosis import diagnose
+from hangdrill.diagnosis import diagnose, history
 from hangdrill.model.diagnosis import Diagnosis, HangVerdict
 from hangdrill.model.dump import Operation
 
@@ -87,6 +88,20 @@ def test_a_second_dump_of_the_same_rank_changes_nothing(case: Case, tick: int, o
     both = diagnose([*record(case.outcome, how), *dumps], **told)
     assert (both.verdict, both.kind, both.stuck) == (first.verdict, first.kind, first.stuck)
     assert [culprit.rank for culprit in both.culprits] == [culprit.rank for culprit in first.culprits]
+
+
+@PROFILE
+@given(cases(), st.integers(0, 3))
+def test_what_is_not_notable_is_found_where_it_matters(case: Case, last: int) -> None:
+    """With the whole history looked at, and with next to nothing of it, the answer is the same."""
+    if len(case.how.lost | case.outcome.killed) >= case.outcome.program.world:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(history, "LAST", 10**6)
+        whole = ask(case)
+        patch.setattr(history, "LAST", last)
+        patch.setattr(history, "LAST_OF_SORT", 1)
+        assert ask(case) == whole
 
 
 SYNCHRONISING = {"all_reduce", "all_gather", "_all_gather_base", "_reduce_scatter_base", "all_to_all", "barrier"}
