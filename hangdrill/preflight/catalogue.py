@@ -1,8 +1,9 @@
 """Every finding there is: its severity, and when it is raised. docs/preflight.md has the same table (tested)."""
 
 from hangdrill.model.preflight import Finding, Severity
+from hangdrill.recorder.printable import printable
 
-__all__ = ["CATALOGUE", "found"]
+__all__ = ["CATALOGUE", "NATIVE_FILES", "found"]
 
 LOSES, UNKNOWN, RISK, NOTE = Severity.LOSES_EVIDENCE, Severity.UNKNOWN, Severity.RISK, Severity.NOTE
 
@@ -82,7 +83,13 @@ CATALOGUE: dict[str, tuple[Severity, str]] = {
     "script-cannot-tell": (UNKNOWN, "the script decides at run time, or leaves it to a library"),
 }
 
+NATIVE_FILES = frozenset(
+    id for id in CATALOGUE if id.startswith("dump-") and CATALOGUE[id][0] is LOSES and id != "dump-file-system-full"
+)
+"""About the files that torch writes by itself. They lose nothing where the collector pulls: there they are risks."""
+
 
 def found(id: str, *, what: str, where: str, mend: str) -> Finding:
-    """A finding of the catalogue."""
-    return Finding(id=id, severity=CATALOGUE[id][0], what=what, where=where, mend=mend)
+    """A finding of the catalogue. Values of variables and names of files are made safe to print."""
+    texts = {"what": printable(what), "where": printable(where), "mend": printable(mend)}
+    return Finding(id=id, severity=CATALOGUE[id][0], **texts)

@@ -89,7 +89,7 @@ def _storage(facts: Surroundings) -> Iterator[Finding]:
     elif system in MEMORY:
         what = "dumps go to memory: gone with the node or the pod, and counted as memory of the job"
         yield found("dump-on-tmpfs", what=what, where=where, mend=SET_PREFIX)
-    elif system in LAYERS:
+    elif system in LAYERS or (facts.machine.in_container and place.mount_point == "/"):
         what = "dumps go to the container's own layer: gone when the container is"
         mend = "mount a volume, and " + SET_PREFIX.replace("on a disk that outlives the job", "there")
         yield found("dump-on-container-layer", what=what, where=where, mend=mend)

@@ -2,8 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from hangdrill.model.preflight import Finding, Preflight, Severity, preflight_verdict
+from hangdrill.model.scenario import Trigger
 from hangdrill.preflight.backend import group_timeout_s, implementation, requested
+from hangdrill.preflight.catalogue import NATIVE_FILES
 from hangdrill.preflight.delivery import delivery_findings
 from hangdrill.preflight.destination import destination_findings
 from hangdrill.preflight.devices import device_findings
@@ -14,6 +18,7 @@ from hangdrill.preflight.servers import server_findings, stack_findings
 from hangdrill.preflight.surroundings import Surroundings
 from hangdrill.preflight.timeouts import timeout_findings
 from hangdrill.preflight.versions import version_findings
+from hangdrill.recorder.printable import printable
 
 __all__ = ["FAMILIES", "examine"]
 
@@ -35,9 +40,16 @@ ORDER = list(Severity)
 
 def examine(facts: Surroundings) -> Preflight:
     """All findings, the worst first, and the verdict."""
-    findings = [finding for family in FAMILIES for finding in family(facts)]
+    findings = [_weighed(finding, facts) for family in FAMILIES for finding in family(facts)]
     findings.sort(key=lambda finding: ORDER.index(finding.severity))
     return Preflight(verdict=preflight_verdict(tuple(findings)), looked_at=_looked_at(facts), findings=tuple(findings))
+
+
+def _weighed(finding: Finding, facts: Surroundings) -> Finding:
+    """Where the collector pulls every rank, a native file that is lost is a risk: the second road is gone."""
+    if facts.job.trigger is Trigger.COLLECTOR and finding.id in NATIVE_FILES:
+        return msgspec.structs.replace(finding, severity=Severity.RISK)
+    return finding
 
 
 def _looked_at(facts: Surroundings) -> dict[str, str]:
@@ -54,4 +66,4 @@ def _looked_at(facts: Surroundings) -> dict[str, str]:
         "group timeout": f"{timeout_s:g} s" if timeout_s is not None else "not known",
         "script": job.script.path if job.script is not None else "",
     }
-    return {name: text for name, text in texts.items() if text}
+    return {name: printable(text) for name, text in texts.items() if text}

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,14 +13,17 @@ __all__ = ["look_at_machine"]
 CAP_SYS_PTRACE = 19
 
 
-def look_at_machine(environ: Mapping[str, str], root: Path = Path("/")) -> Machine:
+def look_at_machine(
+    environ: Mapping[str, str], root: Path = Path("/"), interpreter: Path = Path(sys.executable)
+) -> Machine:
     """The facts. root: where /proc and the marks of container engines are looked for."""
+    beside = interpreter.parent / "py-spy"
     in_kubernetes = "KUBERNETES_SERVICE_HOST" in environ
     marks = (root / ".dockerenv", root / "run/.containerenv")
     return Machine(
         ptrace_scope=_ptrace_scope(root / "proc/sys/kernel/yama/ptrace_scope"),
         can_trace=_can_trace(root / "proc/self/status"),
-        py_spy=shutil.which("py-spy", path=environ.get("PATH", os.defpath)),
+        py_spy=str(beside) if beside.is_file() else shutil.which("py-spy", path=environ.get("PATH", os.defpath)),
         in_container=in_kubernetes or any(mark.exists() for mark in marks),
         in_kubernetes=in_kubernetes,
         in_slurm="SLURM_JOB_ID" in environ,

@@ -11,6 +11,8 @@ from hangdrill.preflight.timeouts import ABORT_WAIT_S
 
 __all__ = ["server_findings", "stack_findings"]
 
+NOBODY_TRACES = 3
+"""A ptrace_scope that stays until the next boot, for root too."""
 INSTALL = "install hangdrill's extra `debug-server` (aiohttp, jinja2, tabulate) in the ranks' environment"
 
 
@@ -85,17 +87,19 @@ def _without_call(facts: Surroundings) -> Iterator[Finding]:
 def stack_findings(facts: Surroundings) -> Iterator[Finding]:
     """Of py-spy, the only way to the stack of a rank that holds its GIL or is stopped."""
     machine = facts.machine
-    if machine.py_spy is None and not (facts.torch is not None and facts.torch.has_py_spy):
+    if machine.py_spy is None:
         what = "py-spy is not installed: a rank that holds its GIL or is stopped leaves no stack"
         yield found("py-spy-missing", what=what, where="PATH", mend="pip install 'hangdrill[stacks]'")
         return
-    if machine.can_trace or machine.ptrace_scope in (None, 0):
+    nobody = machine.ptrace_scope == NOBODY_TRACES
+    if not nobody and (machine.can_trace or machine.ptrace_scope in (None, 0)):
         return
-    if machine.can_trace is None:
+    if machine.can_trace is None and not nobody:
         what = f"ptrace_scope is {machine.ptrace_scope}, and the capabilities of this process could not be read"
         yield found("py-spy-not-known", what=what, where="/proc/self/status", mend="mount /proc, then look again")
         return
-    what = f"ptrace_scope is {machine.ptrace_scope} and CAP_SYS_PTRACE is missing: py-spy may not look at a rank"
+    lacks = "which forbids it to everyone" if nobody else "and CAP_SYS_PTRACE is missing"
+    what = f"ptrace_scope is {machine.ptrace_scope}, {lacks}: py-spy may not look at a rank"
     mend = "give the collector CAP_SYS_PTRACE (a pod: securityContext.capabilities.add), or set ptrace_scope to 0"
     where = "/proc/sys/kernel/yama/ptrace_scope"
     yield found("py-spy-not-permitted", what=what, where=where, mend=mend)

@@ -35,7 +35,6 @@ class Torch(msgspec.Struct, frozen=True, kw_only=True):
     """Of the NCCL (RCCL with is_hip) that torch loads; None without one."""
     has_debug_server: bool = True
     missing_for_debug_server: tuple[str, ...] = ()
-    has_py_spy: bool = False
     reads: dict[str, bool] = msgspec.field(default_factory=dict)
     """Of names that were asked for: whether this torch's own files hold them. It reads no other variable."""
     default_timeout_s: float = 1800.0
@@ -50,7 +49,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     can_trace: bool | None = None
     """CAP_SYS_PTRACE is in the effective set of this process."""
     py_spy: str | None = None
-    """The program on PATH."""
+    """Where the collector would find it: beside the interpreter of hangdrill, else on PATH."""
     in_container: bool = False
     in_kubernetes: bool = False
     in_slurm: bool = False

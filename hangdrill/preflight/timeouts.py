@@ -8,6 +8,7 @@ ranks 30 s from TERM to KILL.
 from collections.abc import Iterator
 
 from hangdrill.model.preflight import Finding
+from hangdrill.model.scenario import Trigger
 from hangdrill.preflight.backend import Implementation, group_timeout_s, implementation, is_nccl, version
 from hangdrill.preflight.catalogue import found
 from hangdrill.preflight.surroundings import Surroundings
@@ -49,7 +50,8 @@ def _outside_limit(facts: Surroundings) -> Iterator[Finding]:
         mend = "pass timeout=timedelta(seconds=...) to init_process_group, or say --timeout-s"
         yield found("group-timeout-not-known", what=what, where="timeout", mend=mend)
         return
-    needed_s = timeout_s + NOTICE_S + DUMP_S + ABORT_WAIT_S
+    is_pulled = facts.job.trigger is Trigger.COLLECTOR  # which looks at 0.8 x the timeout
+    needed_s = timeout_s + (0.0 if is_pulled else NOTICE_S + DUMP_S + ABORT_WAIT_S)
     if facts.kill_after_s < needed_s:
         what = f"the job is ended after {facts.kill_after_s:g} s of silence, and its evidence needs {needed_s:g} s"
         where = f"group timeout {timeout_s:g} s"

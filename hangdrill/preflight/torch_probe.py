@@ -23,7 +23,7 @@ def has(name):
     except (ImportError, ValueError):
         return False
 import torch
-facts = {"version": str(torch.__version__), "is_hip": torch.version.hip is not None, "has_py_spy": has("py_spy")}
+facts = {"version": str(torch.__version__), "is_hip": torch.version.hip is not None}
 try:
     facts["gpus"] = torch.cuda.device_count()
 except Exception:

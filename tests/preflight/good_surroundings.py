@@ -17,7 +17,7 @@ from hangdrill.preflight.surroundings import (
     Torch,
 )
 
-TORCH = Torch(version="2.15.0+cu132", gpus=8, nccl=(2, 30, 7), has_py_spy=True)
+TORCH = Torch(version="2.15.0+cu132", gpus=8, nccl=(2, 30, 7))
 MACHINE = Machine(ptrace_scope=1, can_trace=True, py_spy="/usr/bin/py-spy")
 PLACE = Place(
     prefix="/data/dumps/fr_",

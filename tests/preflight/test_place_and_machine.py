@@ -123,6 +123,18 @@ def test_who_may_trace(tmp_path: Path, scope: str | None, capabilities: str | No
     assert (machine.ptrace_scope, machine.can_trace) == expected
 
 
+def test_py_spy_is_looked_for_where_the_collector_looks(tmp_path: Path) -> None:
+    root, own, other = host(tmp_path, None, None), tmp_path / "own", tmp_path / "other"
+    for directory in (own, other):
+        directory.mkdir()
+        (directory / "py-spy").write_text("#!/bin/sh\n")
+        (directory / "py-spy").chmod(0o755)
+    environ = {"PATH": str(other)}
+    assert look_at_machine(environ, root, own / "python").py_spy == str(own / "py-spy")
+    assert look_at_machine(environ, root, root / "python").py_spy == str(other / "py-spy")
+    assert look_at_machine({"PATH": "/none"}, root, root / "python").py_spy is None
+
+
 def test_where_it_runs(tmp_path: Path) -> None:
     root = host(tmp_path, None, None)
     plain = look_at_machine({}, root)

@@ -56,6 +56,11 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     ("dump-file-system-full", good(place={"free_bytes": 1_000_000}), []),
     ("dump-on-tmpfs", good(place={"file_system": "tmpfs"}), []),
     ("dump-on-container-layer", good(place={"file_system": "overlay"}), []),
+    (
+        "dump-on-container-layer",
+        good(place={"file_system": "zfs", "mount_point": "/"}, machine={"in_container": True}),
+        [],
+    ),
     ("dump-shared-by-hosts", good(place={"file_system": "nfs4"}, job={"nnodes": 2}), []),
     ("dump-shared-by-hosts", good(place={"file_system": "lustre"}, job={"nnodes": None}), []),
     ("dump-overwritten-by-restarts", good(job={"max_restarts": 3, **LEGACY["job"]}), ["rollback-used"]),
@@ -72,7 +77,8 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     ("backend-not-known", good(job={"trigger": NATIVE}, init={"backends": None}), ["script-cannot-tell"]),
     # timeouts
     ("dump-wait-too-short", env(TORCH_FR_WAIT_TIMEOUT_DUMP_MILSEC="2000"), []),
-    ("killed-before-dump", good(kill_after_s=600.0), []),
+    ("killed-before-dump", good(kill_after_s=599.0), []),
+    ("killed-before-dump", good(kill_after_s=620.0, **LEGACY), ["rollback-used"]),
     ("heartbeat-too-short", legacy(TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="10"), ["rollback-used"]),
     ("grace-too-short", good(grace_s=30.0), []),
     ("grace-not-known", good(machine={"in_kubernetes": True}), []),
@@ -99,8 +105,9 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     ("debug-server-not-known", server(interval_s=None), [OPEN]),
     ("debug-server-not-known", good(job={"trigger": SERVER}), [OPEN, "debug-server-overwrites"]),
     # stacks
-    ("py-spy-missing", good(machine={"py_spy": None}, torch={"has_py_spy": False}), []),
+    ("py-spy-missing", good(machine={"py_spy": None}), []),
     ("py-spy-not-permitted", good(machine={"can_trace": False}), []),
+    ("py-spy-not-permitted", good(machine={"ptrace_scope": 3}), []),
     ("py-spy-not-known", good(machine={"can_trace": None}), []),
     # devices
     ("device-id-missing", good(init={"has_device_id": False}), []),
@@ -157,7 +164,7 @@ QUIET = {
     "nccl with the collector": good(),
     "gloo with the collector": good(job={"backend": "gloo"}),
     "legacy dumps on every rank": good(job={"trigger": NATIVE, "backend": "nccl"}, torch={"version": "2.11.0"}),
-    "numbers that fit": good(kill_after_s=700.0, grace_s=60.0),
+    "numbers that fit": good(kill_after_s=600.0, grace_s=60.0),
     "a job's own directory on a share": good(
         environ={"SLURM_JOB_ID": "8812"},
         place={"file_system": "nfs4", "prefix": "/share/8812/fr_"},
@@ -220,6 +227,18 @@ def test_the_debug_server_of_a_scenario_is_judged_by_its_interval() -> None:
     job = {"kind": JobKind.SCENARIO, "trigger": SERVER, "backend": "nccl", "script": None}
     assert "debug-server-slow" not in ids(good(job={**job, "debug_interval_s": 2.0}))
     assert {"debug-server-slow", CULPRIT} <= set(ids(good(job={**job, "debug_interval_s": 60.0})))
+
+
+def test_a_lost_native_file_is_a_risk_where_the_collector_pulls() -> None:
+    missing = {"exists": False, "is_directory": False, "writable": False}
+    assert examine(good(place=missing)).verdict is Verdict.PASS
+    assert examine(good(place=missing, **LEGACY)).verdict is Verdict.FAIL
+
+
+def test_what_others_wrote_is_made_safe_to_print() -> None:
+    (finding,) = examine(env(TORCH_NCCL_EVIL="a\x1b[2J\n\udcff")).findings
+    assert finding.where == "TORCH_NCCL_EVIL=a\\x1b[2J\\x0a\\udcff"
+    assert "\x1b" not in "".join(examine(good(place={"prefix": "/d/\x1b[2J"})).looked_at.values())
 
 
 def test_a_scenario_is_judged_by_its_own_fault() -> None:
