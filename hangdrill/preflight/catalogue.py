@@ -15,6 +15,7 @@ CATALOGUE: dict[str, tuple[Severity, str]] = {
     "stacks-left-out": (RISK, "dumps are written without stacks"),
     "history-left-out": (LOSES, "dumps hold unfinished operations only"),
     "monitoring-off": (LOSES, "the thread that writes the legacy backend's dumps is off"),
+    "blocking-wait": (UNKNOWN, "with blocking wait nccl2 has no watchdog; what it then leaves was not measured"),
     "errors-not-handled": (RISK, "the watchdog is told to do nothing on an error"),
     # variables
     "variable-unknown": (RISK, "a variable of torch's families that torch does not read"),

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterator
 
 from hangdrill.model.preflight import Finding
-from hangdrill.preflight.backend import Implementation, implementation
+from hangdrill.preflight.backend import Implementation, implementation, version
 from hangdrill.preflight.catalogue import found
 from hangdrill.preflight.surroundings import Surroundings
 from hangdrill.preflight.variables import (
@@ -62,6 +62,11 @@ def _is_unread(name: str, facts: Surroundings) -> bool:
     return name not in BY_NAME if reads is None else not reads
 
 
+def _release(facts: Surroundings) -> str:
+    """ "2.15."; another release may have taught the new backend what the old one knew."""
+    return ".".join(map(str, (version(facts) or (0,))[:2])) + "."
+
+
 def _torch(facts: Surroundings) -> str:
     return f"torch {facts.torch.version if facts.torch is not None else CHECKED_WITH}"
 
@@ -103,7 +108,7 @@ def _fits(kind: Kind, text: str) -> bool:
 
 def _legacy_only(variable: Variable, name: str, facts: Surroundings) -> Iterator[Finding]:
     runs = implementation(facts)
-    if runs in (None, Implementation.LEGACY):
+    if runs in (None, Implementation.LEGACY) or not CHECKED_WITH.startswith(_release(facts)):
         return
     what = f"only the legacy NCCL backend reads it ({variable.does}), and this job would run {runs.value}"
     yield found("variable-not-for-backend", what=what, where=name, mend="remove it, or expect nothing of it")

@@ -61,6 +61,12 @@ def _handling(facts: Surroundings) -> Iterator[Finding]:
         what = "the monitor thread, which writes the legacy backend's dumps, is off"
         where = f"TORCH_NCCL_ENABLE_MONITORING={environ['TORCH_NCCL_ENABLE_MONITORING']}"
         yield found("monitoring-off", what=what, where=where, mend="unset TORCH_NCCL_ENABLE_MONITORING")
+    is_new = implementation(facts) in (Implementation.NCCL2, Implementation.LAZY)
+    is_pulled = facts.job.trigger is Trigger.COLLECTOR
+    if is_new and not is_pulled and flag("TORCH_NCCL_BLOCKING_WAIT", environ, default=False):
+        name, text = value_of("TORCH_NCCL_BLOCKING_WAIT", environ)
+        what = "with blocking wait the new backend has no watchdog: whether it writes a dump was not measured"
+        yield found("blocking-wait", what=what, where=f"{name}={text}", mend=f"unset {name}, or use the collector")
     if number("TORCH_NCCL_ASYNC_ERROR_HANDLING", environ, 3) == 0:
         name, text = value_of("TORCH_NCCL_ASYNC_ERROR_HANDLING", environ)
         what = "the watchdog does nothing on an error or a timeout: a hung job may hang for good"

@@ -37,6 +37,11 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     ("stacks-left-out", env(TORCH_INCLUDE_STACK_TRACE="false"), []),
     ("history-left-out", env(TORCH_INCLUDE_ONLY_ACTIVE="1"), []),
     ("monitoring-off", legacy(TORCH_NCCL_ENABLE_MONITORING="0"), ["rollback-used"]),
+    (
+        "blocking-wait",
+        good(environ={"TORCH_NCCL_BLOCKING_WAIT": "1"}, job={"trigger": NATIVE}),
+        [CULPRIT],
+    ),
     ("errors-not-handled", env(TORCH_NCCL_ASYNC_ERROR_HANDLING="0"), []),
     # variables
     ("variable-unknown", env(TORCH_NCCL_FLIGHT_RECORDER_ENABLED="1"), []),
@@ -161,6 +166,10 @@ def test_at_least_25_misconfigurations_are_named() -> None:
 
 
 QUIET = {
+    "another release may read what only the legacy backend reads in 2.15": good(
+        environ={"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "900"}, torch={"version": "2.16.0"}
+    ),
+    "blocking wait and the collector": good(environ={"TORCH_NCCL_BLOCKING_WAIT": "1"}),
     "nccl with the collector": good(),
     "gloo with the collector": good(job={"backend": "gloo"}),
     "legacy dumps on every rank": good(job={"trigger": NATIVE, "backend": "nccl"}, torch={"version": "2.11.0"}),
