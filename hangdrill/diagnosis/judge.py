@@ -6,7 +6,7 @@ nothing is known and for which all the others wait. Whatever is missing turns ce
 another name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from hangdrill.diagnosis.case import Case, Judgement, beside, build_case, may_hide, stuck_operation, where
 from hangdrill.diagnosis.mismatch import describe, find_earlier_mismatch
