@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Sized
 from functools import lru_cache
 from itertools import islice
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from hangdrill.model.dump import DumpFormat, Frame, Group, GroupStatus, Operation, OperationState, RankDump
 from hangdrill.model.table import OperationTable
-from hangdrill.recorder.errors import DamagedDumpError, DumpError
+from hangdrill.recorder.plain_values import MAX_TEXT, PlainReader, show
 from hangdrill.recorder.printable import printable
 
 __all__ = ["ShapeReader", "read_shape"]
@@ -24,9 +24,6 @@ __all__ = ["ShapeReader", "read_shape"]
 MAX_OPERATIONS = 1_000_000
 MAX_MEMBERS = 4_000_000
 """Of all groups of one dump together: a rank of 16384 may be in two hundred groups of them all."""
-MAX_TEXT = 4096
-"""Of one name or path; longer text is cut short, since a name of megabytes only serves to fill the reader's memory."""
-
 MAX_CACHED_TEXT = 200_000
 """Of a list of ranks that is remembered from one dump to the next; one of 16384 has 110,000."""
 
@@ -51,10 +48,11 @@ def read_shape(
     return ShapeReader(rank, path, open_ids).dump(root, form, cut_at_byte, reason)
 
 
-class ShapeReader:
+class ShapeReader(PlainReader):
     """Reads one dump, remembering what it has read by identity."""
 
     def __init__(self, rank: int, path: str, open_ids: frozenset[int] = frozenset()) -> None:
+        super().__init__(f"rank {rank}, {path}" if path else f"rank {rank}")
         self.rank = rank
         self.path = path
         self.open_ids = open_ids
@@ -62,7 +60,6 @@ class ShapeReader:
         self.kept: list[object] = []
         self.equals: dict[tuple[int, ...], Any] = {}
         self.equal_sizes: dict[str, tuple[int, ...]] = {}
-        self.texts: dict[str, str] = {}
         self.names: dict[str, tuple[str, str, int | None]] = {}
         self.frames_seen: dict[tuple[str, int, str], Frame] = {}
 
@@ -78,8 +75,8 @@ class ShapeReader:
         cut = cut_at_byte is not None
         if type(root) is not dict or not (root.keys() & {"version", "entries", "pg_config", "pg_status"}):
             if cut:
-                self._damaged(f"{reason} at byte {cut_at_byte}, before anything that could be saved")
-            self._fail("", f"expected a dict with version, pg_config, pg_status and entries, got {_show(root)}")
+                self.damaged(f"{reason} at byte {cut_at_byte}, before anything that could be saved")
+            self.fail("", f"expected a dict with version, pg_config, pg_status and entries, got {show(root)}")
         version = self.version(root.get("version"), cut)
         if operations is None:
             operations = OperationTable.of(self.operations(root.get("entries"), "entries"))
@@ -105,12 +102,10 @@ class ShapeReader:
         text = self.text(value, "version")
         parts = text.split(".")
         if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
-            self._fail("version", f"expected numbers with points, such as '2.10', got {_show(value)}")
+            self.fail("version", f"expected numbers with points, such as '2.10', got {show(value)}")
         version = tuple(int(part) for part in parts)
         if version[0] != 2:
-            self._fail(
-                "version", f"expected 2.0 to 2.10, got {_show(value)}", "use a hangdrill that knows this version"
-            )
+            self.fail("version", f"expected 2.0 to 2.10, got {show(value)}", "use a hangdrill that knows this version")
         return version
 
     def groups(self, value: object) -> tuple[Group, ...]:
@@ -121,7 +116,7 @@ class ShapeReader:
                 found.append(self.group(config, f"pg_config.{printable(key[:60])}"))
                 members += len(found[-1].ranks)
                 if members > MAX_MEMBERS:
-                    self._fail("pg_config", f"the groups have more than {MAX_MEMBERS} members together")
+                    self.fail("pg_config", f"the groups have more than {MAX_MEMBERS} members together")
         return tuple(found)
 
     def group(self, value: object, at: str) -> Group:
@@ -161,7 +156,7 @@ class ShapeReader:
 
     def check_number(self, operations: Sized) -> None:
         if len(operations) > MAX_OPERATIONS:
-            self._fail("entries", f"{len(operations)} operations are more than {MAX_OPERATIONS}")
+            self.fail("entries", f"{len(operations)} operations are more than {MAX_OPERATIONS}")
 
     def entry(self, value: object, at: str) -> Operation:
         """An operation of a value that nothing else keeps: kept here, since what is read is remembered by identity."""
@@ -170,22 +165,22 @@ class ShapeReader:
 
     def operation(self, value: object, at: str) -> Operation:
         if type(value) is not dict:
-            self._fail(at, f"expected a dict, got {_show(value)}")
+            self.fail(at, f"expected a dict, got {show(value)}")
         get = value.get
         state = get("state")
         if type(state) is not str or state not in _STATES:
-            self._fail(f"{at}.state", f"expected scheduled, started or completed, got {_show(state)}")
+            self.fail(f"{at}.state", f"expected scheduled, started or completed, got {show(state)}")
         backend, name, peer = self.name(get("profiling_name"), f"{at}.profiling_name")
         p2p = get("is_p2p")
         if p2p is None:
             p2p = name in {"send", "recv"}
         elif type(p2p) is not bool:
-            self._fail(f"{at}.is_p2p", f"expected true or false, got {_show(p2p)}")
+            self.fail(f"{at}.is_p2p", f"expected true or false, got {show(p2p)}")
         group_name, group_desc = self.once(get("process_group", ()), 1, self.group_of, f"{at}.process_group")
         key = "p2p_seq_id" if p2p else "collective_seq_id"
         retired = get("retired", False)
         if type(retired) is not bool:
-            self._fail(f"{at}.retired", f"expected true or false, got {_show(retired)}")
+            self.fail(f"{at}.retired", f"expected true or false, got {show(retired)}")
         return Operation(
             record_id=self.count(get("record_id"), f"{at}.record_id"),
             pg_id=self.number(get("pg_id", -1), f"{at}.pg_id"),
@@ -232,7 +227,7 @@ class ShapeReader:
         if len(pair) == 0:
             return "", ""
         if len(pair) != 2:
-            self._fail(at, f"expected a name and a description, got {len(pair)} values")
+            self.fail(at, f"expected a name and a description, got {len(pair)} values")
         return self.text(pair[0], f"{at}[0]"), self.text(pair[1], f"{at}[1]")
 
     def sizes(self, value: object, at: str) -> tuple[tuple[int, ...], ...]:
@@ -269,76 +264,12 @@ class ShapeReader:
         found: T = self.memo[key]
         return found
 
-    def mapping(self, value: object, at: str) -> list[tuple[str, Any]]:
-        if value is None:
-            return []
-        if type(value) is not dict:
-            self._fail(at, f"expected a dict, got {_show(value)}")
-        return list(value.items())
-
-    def items(self, value: object, at: str) -> list[Any] | tuple[Any, ...]:
-        if value is None:
-            return ()
-        if type(value) is not list and type(value) is not tuple:
-            self._fail(at, f"expected a list, got {_show(value)}")
-        items: list[Any] | tuple[Any, ...] = value
-        return items
-
-    def text(self, value: object, at: str) -> str:
-        if type(value) is not str:
-            self._fail(at, f"expected text, got {_show(value)}")
-        if value not in self.texts:
-            self.texts[value] = printable(value if len(value) <= MAX_TEXT else value[:MAX_TEXT])
-        return self.texts[value]
-
-    def number(self, value: object, at: str) -> int:
-        """An integer of 64 bits; the JSON of the control plane writes some as text."""
-        if type(value) is str and len(value) <= 20:
-            try:
-                value = int(value)
-            except ValueError:
-                self._fail(at, f"expected an integer, got {_show(value)}")
-        if type(value) is not int or not -(2**63) <= value < 2**64:
-            self._fail(at, f"expected an integer, got {_show(value)}")
-        return value
-
-    def count(self, value: object, at: str) -> int:
-        number = self.number(value, at)
-        if number < 0:
-            self._fail(at, f"expected an integer from 0, got {number}")
-        return number
-
-    def moment(self, value: object, at: str) -> int | None:
-        """A time in ns; None and 0 both mean that the recorder did not see it."""
-        return (self.count(value, at) or None) if value is not None else None
-
-    def _where(self, at: str) -> str:
-        file = f"rank {self.rank}, {self.path}" if self.path else f"rank {self.rank}"
-        return f"{at} ({file})" if at else file
-
-    def _fail(self, at: str, what: str, next_step: str = "check that this file is a flight-recorder dump") -> NoReturn:
-        raise DumpError(what, where=self._where(at), next_step=next_step)
-
-    def _damaged(self, what: str) -> NoReturn:
-        raise DamagedDumpError(what, where=self._where(""), next_step="use another dump of this rank, if there is one")
-
 
 @lru_cache(maxsize=64)
 def _ranks_in(text: str) -> tuple[int, ...]:
     """The ranks in "[0, 1, 2]". Every rank of a job says the same of its groups, and there may be thousands."""
     numbers = (int(number[0]) for number in islice(_NUMBER.finditer(text), MAX_MEMBERS + 1))
     return tuple(dict.fromkeys(numbers))
-
-
-def _show(value: object) -> str:
-    """A value for a message: short, and never the inside of a container (which may be endless)."""
-    if type(value) is str:
-        return repr(value if len(value) <= 60 else value[:57] + "...")
-    if value is None or type(value) in (bool, float):
-        return repr(value)
-    if type(value) is int:
-        return str(value) if abs(value) < 10**20 else "an integer beyond 64 bits"
-    return f"a {type(value).__name__}"
 
 
 def _is_only_active(operations: OperationTable, status: tuple[GroupStatus, ...], form: DumpFormat) -> bool:

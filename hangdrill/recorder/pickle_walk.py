@@ -16,13 +16,13 @@ from typing import Any, NoReturn
 import msgspec
 
 from hangdrill.recorder.errors import DumpError, UnsafeDumpError
+from hangdrill.recorder.unfolding import check_unfolded
 
 __all__ = [
     "MAX_DEPTH",
     "MAX_DUMP_BYTES",
     "Damaged",
     "PickleTree",
-    "check_unfolded",
     "walk_head",
     "walk_part",
     "walk_pickle",
@@ -36,11 +36,6 @@ MAX_DEPTH = 32
 MAX_LONG_BYTES = 32
 """Of one integer; the recorder needs 8."""
 MAX_PROTOCOL = 5
-MAX_UNFOLDED_BYTES = 160 * 1024 * 1024
-MAX_UNFOLDED_RATIO = 32
-"""What a file may unfold to: this much, or so many bytes for each of its own. Real dumps unfold to 8 times their size
-and are estimated at 20 to 29 times; files made to exhaust memory reach 50 to 240 times."""
-
 _UNSAFE = {
     0x63: "GLOBAL", 0x93: "STACK_GLOBAL", 0x69: "INST", 0x6F: "OBJ", 0x81: "NEWOBJ", 0x92: "NEWOBJ_EX",
     0x52: "REDUCE", 0x62: "BUILD", 0x50: "PERSID", 0x51: "BINPERSID", 0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4",
@@ -55,13 +50,6 @@ _FLOAT64 = Struct(">d").unpack_from
 
 
 _CUT = "the file is cut"
-
-
-_WEIGHTS = {
-    b"]": 100, b"}": 240, b"(": 64, b"\x85": 64, b"\x86": 72, b"\x87": 80, b"\x94": 112, b"r": 130,
-    b"N": 9, b"\x88": 9, b"\x89": 9, b")": 9,
-}  # fmt: skip
-"""Bytes of memory that an opcode of one byte can come to. Others come to less than 12 for each byte of their own."""
 
 
 class PickleTree(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,23 +121,6 @@ def walk_tail(data: bytes, memo: dict[int, Any]) -> dict[str, Any]:
     if type(value) is not dict:
         raise Damaged("the pickle is no dict")
     return value
-
-
-def check_unfolded(data: bytes, where: str) -> None:
-    """Raise DumpError for a file that could unfold to far more than its size, before a single value is made.
-
-    Every byte is taken for the opcode it could be, so that this is a bound from above and costs only a count.
-    """
-    size = len(data)
-    if size * max(_WEIGHTS.values()) <= MAX_UNFOLDED_BYTES:
-        return
-    bound = size * 12 + sum(data.count(opcode) * weight for opcode, weight in _WEIGHTS.items())
-    if bound > max(MAX_UNFOLDED_BYTES, MAX_UNFOLDED_RATIO * size):
-        raise DumpError(
-            f"{size} bytes could unfold to {bound}: it is made to exhaust memory, or no dump",
-            where=where,
-            next_step="find out who wrote this file",
-        )
 
 
 def _reason(problem: Exception, data: bytes) -> str:

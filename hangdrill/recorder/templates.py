@@ -11,9 +11,9 @@ Templates outlive a file, because the ranks of a job leave nearly equal files. W
 is compared with those of each file before it is used there.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
-from struct import Struct, error
+from struct import error
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ import msgspec
 from hangdrill.model.dump import Operation
 from hangdrill.model.table import OperationTable, kind_of
 from hangdrill.recorder.dump_shape import ShapeReader
+from hangdrill.recorder.entry_layout import MAX_ENTRY_BYTES, Layout, OddEntry
 from hangdrill.recorder.errors import DumpError
 from hangdrill.recorder.pickle_walk import Damaged, walk_part
 
@@ -28,7 +29,6 @@ __all__ = ["MAX_BYTES", "Templates"]
 
 MAX_BYTES = 16 * 1024 * 1024
 """Of a file that is read this way; a dump of 2000 operations has 0.3 MB (3 MB if its stacks were written out)."""
-MAX_ENTRY_BYTES = 4096
 MAX_TEMPLATES = 4096
 """In one process. An entry of each call site, size and state is one; a large model has some hundreds."""
 BEGINNING_BYTES = 48
@@ -38,28 +38,7 @@ MAX_GROUPS = 1024
 MAX_FOLLOWING = 4
 """Templates tried after each; a program that repeats itself needs one, where it branches two."""
 
-_SIZES = {
-    0x68: 2, 0x6A: 5, 0x71: 2, 0x72: 5, 0x4B: 2, 0x4D: 3, 0x4A: 5, 0x8A: 10, 0x47: 9, 0x4E: 1, 0x88: 1, 0x89: 1,
-    0x29: 1, 0x5D: 1, 0x7D: 1, 0x28: 1, 0x65: 1, 0x75: 1, 0x61: 1, 0x73: 1, 0x74: 1, 0x85: 1, 0x86: 1, 0x87: 1,
-}  # fmt: skip
-"""Opcodes of an entry and their sizes; BINUNICODE beside them. LONG1 is of 8 bytes."""
-_INTEGERS = {0x4B: "B", 0x4D: "H", 0x4A: "i", 0x8A: "q"}
-_WIDTHS = {"B": 1, "H": 2, "i": 4, "q": 8}
-_DEEPER = {0x28: 1, 0x65: -1, 0x75: -1, 0x74: -1}
-_TIMES = frozenset({"time_discovered_started_ns", "time_discovered_completed_ns"})
-_COLUMNS = _TIMES | {"record_id", "collective_seq_id", "p2p_seq_id", "seq_id", "op_id", "time_created_ns"}
-
-_UNUSED = frozenset({"thread_id", "thread_name"})
-"""Keys whose values differ from rank to rank, and are not read."""
 _NAMES = ("record_ids", "sequences", "op_ids", "created_ns", "started_ns", "completed_ns")
-
-
-def _no_group(memo: dict[int, Any]) -> tuple[Any, ...]:
-    return ()
-
-
-class _OddError(Exception):
-    """An entry of which no template can be made; the walk has read it all the same."""
 
 
 class Template:
@@ -70,7 +49,7 @@ class Template:
         "constants", "file", "following", "group", "index", "kinds", "pick", "puts", "refs", "size", "unpack", "values"
     )  # fmt: skip
 
-    def __init__(self, layout: "_Layout", operation: Operation, memo: dict[int, Any], row: tuple[Any, ...]) -> None:
+    def __init__(self, layout: Layout, operation: Operation, memo: dict[int, Any], row: tuple[Any, ...]) -> None:
         self.kinds = {layout.group_of(memo): kind_of(operation)}
         self.group = layout.group_of
         self.size = layout.size
@@ -78,7 +57,7 @@ class Template:
         self.constants = layout.constants
         self.pick = layout.pick(operation)
         if self.pick(row) != _row(operation):
-            raise _OddError
+            raise OddEntry
         self.refs = itemgetter(*layout.refs)
         self.values = self.refs(memo)
         self.puts = {index: memo[index] for index in layout.puts}
@@ -212,13 +191,13 @@ class _File:
         entry, self.end = walk_part(self.data, at, self.memo)
         operation = self.reader.entry(entry, "")
         try:
-            layout = _Layout(self.data, at, self.end, self.memo)
+            layout = Layout(self.data, at, self.end, self.memo)
             if len(self.memo) != before + len(layout.puts):
                 raise Damaged("something is stored twice")
             template = Template(layout, operation, self.memo, layout.unpack(self.data, at))
             if not self._fits(template):
-                raise _OddError
-        except _OddError:
+                raise OddEntry
+        except OddEntry:
             self.kind.append(len(self.kinds))
             self.kinds.append(kind_of(operation))
             times = operation.created_ns, operation.started_ns or 0, operation.completed_ns or 0
@@ -240,89 +219,3 @@ def _row(operation: Operation) -> tuple[int, ...]:
     number, started, completed = operation.record_id, operation.started_ns, operation.completed_ns
     times = (number if started is None else started, number if completed is None else completed)
     return (number, operation.sequence, operation.op_id, operation.created_ns, *times)
-
-
-class _Layout:
-    """Where the integers of an entry are, and what is between. Raises _OddError for an entry that is laid out oddly."""
-
-    def __init__(self, data: bytes, start: int, end: int, memo: dict[int, Any]) -> None:
-        self.size = end - start
-        if self.size > MAX_ENTRY_BYTES:
-            raise _OddError
-        self.keys: list[str] = []
-        self.refs: list[int] = []
-        self.puts: list[int] = []
-        self.group: list[int] = []
-        form, before = ["<"], start
-        for at, code, key in self._integers(data, start, end, memo):
-            form.append(f"{at - before}s{code}")
-            before = at + _WIDTHS[code]
-            self.keys.append(key)
-        form.append(f"{end - before}s")
-        layout = Struct("".join(form))
-        self.unpack = layout.unpack_from
-        self.constants = self.unpack(data, start)[::2]
-        if len(self.group) == 2 and not {*self.group} & {*self.puts}:
-            self.group_of: Callable[[dict[int, Any]], tuple[Any, ...]] = itemgetter(*self.group)
-        else:
-            self.refs += self.group
-            self.group_of = _no_group
-        self.refs = [index for index in dict.fromkeys(self.refs) if index not in self.puts]
-        if len(self.refs) < 2 or not all(type(memo[index]) in (str, dict) for index in [*self.refs, *self.puts]):
-            raise _OddError
-
-    def pick(self, operation: Operation) -> Callable[[tuple[Any, ...]], tuple[int, ...]]:
-        """What takes the columns out of an unpacked entry; where there is no time, it takes anything."""
-        sequence = "p2p_seq_id" if operation.p2p else "collective_seq_id"
-        names = [
-            "record_id",
-            sequence if sequence in self.keys else "seq_id",
-            "op_id",
-            "time_created_ns",
-            "record_id" if operation.started_ns is None else "time_discovered_started_ns",
-            "record_id" if operation.completed_ns is None else "time_discovered_completed_ns",
-        ]
-        if not {*names} <= {*self.keys}:
-            raise _OddError
-        return itemgetter(*(2 * self.keys.index(name) + 1 for name in names))
-
-    def _integers(self, data: bytes, start: int, end: int, memo: dict[int, Any]) -> Iterator[tuple[int, str, str]]:
-        """(byte, code, key) of every integer that may differ in the next entry of this kind."""
-        at, depth, group_at = start, 0, -1
-        text: object = None  # the value that was just put on the stack, where it is text
-        while at < end:
-            op = data[at]
-            size = _size(data, at)
-            if op in _INTEGERS and depth == 1 and text in _COLUMNS:
-                code = _INTEGERS[op]
-                payload = at + size - _WIDTHS[code]
-                if text not in _TIMES or any(data[payload : at + size]):  # a time of 0 is none, and so of another kind
-                    yield payload, code, str(text)
-            if op in (0x71, 0x72):
-                self.puts.append(int.from_bytes(data[at + 1 : at + size], "little"))
-            elif op in (0x68, 0x6A):
-                index = int.from_bytes(data[at + 1 : at + size], "little")
-                if text == "process_group":
-                    self.group.append(index)
-                    group_at = at + size
-                elif at == group_at:
-                    self.group.append(index)
-                elif text not in _UNUSED:
-                    self.refs.append(index)
-                text = memo[index] if type(memo[index]) is str else None
-            elif op == 0x58:
-                text = data[at + 5 : at + size].decode()
-            else:
-                text = None
-                depth += _DEEPER.get(op, 0)
-            at += size
-
-
-def _size(data: bytes, at: int) -> int:
-    """The size of an opcode with its argument. Raises Odd for one that no recorder uses in an entry."""
-    op = data[at]
-    if op == 0x58:
-        return 5 + int.from_bytes(data[at + 1 : at + 5], "little")
-    if op not in _SIZES or (op == 0x8A and data[at + 1] != 8):
-        raise _OddError
-    return _SIZES[op]

@@ -12,8 +12,9 @@ from typing import Any
 from hangdrill.model.table import OperationTable
 from hangdrill.recorder.dump_shape import ShapeReader
 from hangdrill.recorder.errors import DumpError
-from hangdrill.recorder.pickle_walk import Damaged, check_unfolded, walk_head, walk_tail
+from hangdrill.recorder.pickle_walk import Damaged, walk_head, walk_tail
 from hangdrill.recorder.templates import MAX_BYTES, Templates
+from hangdrill.recorder.unfolding import check_unfolded
 
 __all__ = ["read_whole"]
 

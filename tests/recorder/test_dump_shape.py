@@ -8,7 +8,8 @@ from hostile_pickles import entry, pickled, plain
 
 from hangdrill.model.dump import DumpFormat, Frame, Group, GroupStatus, Operation, OperationState
 from hangdrill.recorder import DumpError, parse_dump
-from hangdrill.recorder.dump_shape import MAX_TEXT, read_shape
+from hangdrill.recorder.dump_shape import read_shape
+from hangdrill.recorder.plain_values import MAX_TEXT
 
 OPERATION = Operation(
     record_id=0,

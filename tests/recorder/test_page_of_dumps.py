@@ -10,8 +10,9 @@ from hostile_pickles import DATA
 from hangdrill.recorder import evidence, places
 from hangdrill.recorder.dump_shape import MAX_MEMBERS, MAX_OPERATIONS
 from hangdrill.recorder.names import claim_of, why_ignored
-from hangdrill.recorder.pickle_walk import MAX_DEPTH, MAX_DUMP_BYTES, MAX_UNFOLDED_BYTES, MAX_UNFOLDED_RATIO
+from hangdrill.recorder.pickle_walk import MAX_DEPTH, MAX_DUMP_BYTES
 from hangdrill.recorder.tar_stream import FREE_BYTES, MAX_RATIO, MAX_TOTAL_BYTES
+from hangdrill.recorder.unfolding import MAX_UNFOLDED_BYTES, MAX_UNFOLDED_RATIO
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "dump-format.md").read_text()
 NAMES = re.findall(r"^\| `([^`]+)` \| (\d+) \| .* \| (yes|no) \|$", PAGE, flags=re.MULTILINE)

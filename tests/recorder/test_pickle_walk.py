@@ -9,7 +9,8 @@ import pytest
 from hostile_pickles import pickled, short_text, text
 
 from hangdrill.recorder import DumpError, UnsafeDumpError
-from hangdrill.recorder.pickle_walk import MAX_DEPTH, MAX_DUMP_BYTES, MAX_UNFOLDED_BYTES, walk_pickle
+from hangdrill.recorder.pickle_walk import MAX_DEPTH, MAX_DUMP_BYTES, walk_pickle
+from hangdrill.recorder.unfolding import MAX_UNFOLDED_BYTES
 
 PLAIN = {
     "none": None,
