@@ -2,6 +2,9 @@
 
 import os
 import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -136,11 +139,24 @@ def test_a_dump_that_may_not_be_read_is_unreadable_and_its_rank_is_known(
     assert all("cannot be read: Permission denied" in one.error for one in evidence.unreadable)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_so_it_is_with_a_real_file(tmp_path: Path) -> None:
-    write(tmp_path, fr_0=DUMP)
-    (tmp_path / "fr_0").chmod(0)
-    assert "Permission denied" in read_evidence(tmp_path).unreadable[0].error
+@contextmanager
+def somebody_else() -> Iterator[None]:
+    """Root may read everything, so it becomes somebody else for a while."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_so_it_is_with_a_real_file() -> None:
+    with tempfile.TemporaryDirectory() as place:  # pytest's own directories are closed to others
+        Path(place).chmod(0o755)
+        (write(Path(place), fr_0=DUMP) / "fr_0").chmod(0)
+        with somebody_else():
+            assert "Permission denied" in read_evidence(place).unreadable[0].error
 
 
 def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
