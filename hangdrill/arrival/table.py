@@ -53,6 +53,13 @@ _LAZY_ALONE = (
         why="nccl-lazy wrote no dump in any stall that was measured",
         mend=USE_COLLECTOR,
     ),
+    Arrival(
+        backend_classes=(LAZY,),
+        triggers=(Trigger.DEBUG_SERVER,),
+        dumping=(),
+        why="nccl-lazy calls itself healthy in every stall, so the debug server never asks it to dump",
+        mend=USE_COLLECTOR,
+    ),
 )
 
 _NCCL2_ALONE = (
@@ -77,6 +84,14 @@ _NCCL2_ALONE = (
         dumping=(Role.WAITING,),
         why="a stopped rank answers nobody, not even in C++",
         mend=f"{USE_COLLECTOR}, which keeps the last trace from before the stop",
+    ),
+    Arrival(
+        backend_classes=(NCCL2,),
+        triggers=(Trigger.DEBUG_SERVER,),
+        faults=(FaultKind.HOLD_GIL,),
+        dumping=(Role.WAITING,),
+        why="each round of the debug server begins with dump_traceback, which waits 35 s for a GIL that is held",
+        mend=USE_COLLECTOR,
     ),
     Arrival(
         backend_classes=(NCCL2,),
@@ -107,7 +122,15 @@ _NCCL2_ALONE = (
 _LEGACY_ALONE = (
     Arrival(
         backend_classes=(LEGACY,),
-        triggers=(Trigger.NATIVE,),
+        triggers=ALONE,
+        faults=(FaultKind.STOP,),
+        dumping=(Role.WAITING,),
+        why="a stopped rank's watchdog is stopped too",
+        mend=f"{USE_COLLECTOR}, which keeps the last trace from before the stop",
+    ),
+    Arrival(
+        backend_classes=(LEGACY,),
+        triggers=ALONE,
         dumping=BOTH,
         why="nccl-legacy broadcasts the timeout through the store, so every rank's watchdog dumps",
     ),

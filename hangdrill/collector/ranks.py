@@ -93,8 +93,10 @@ class WatchedRank:
             self.notes.append(text)
 
     def live_sources(self) -> tuple[RecorderSource, ...]:
-        """The recorders that have something to say; all candidates while none has."""
-        return tuple(source for source in self._sources if source in self.traces) or self._sources
+        """The recorders that have something to say; all candidates while none has, or gloo's alone: that one answers
+        as soon as its group is made, the others only after their first operation."""
+        live = tuple(source for source in self._sources if source in self.traces)
+        return self._sources if all(source.backend == "gloo" for source in live) else live
 
     def next_look(self) -> tuple[tuple[RecorderSource, ...], bool]:
         """Which sources to ask next, and whether to ask for torch's own opinion."""

@@ -153,7 +153,7 @@ class _Pull:
     def _history(self, source: RecorderSource, *, stacks: bool) -> bytes | Silence:
         """Without stacks first, for that is quick and shows whether the handler answers at all; then with them."""
         plain = self._ask_history(source, False, _DUMP_DEADLINE_S)
-        if not stacks or isinstance(plain, Silence):
+        if not stacks or isinstance(plain, Silence) or count_entries(plain) == 0:
             return plain
         rich = self._ask_history(source, True, _DUMP_WITH_STACKS_DEADLINE_S)
         return plain if isinstance(rich, Silence) else rich

@@ -46,8 +46,8 @@ def check_gpus(scenario: Scenario, environ: Mapping[str, str]) -> None:
 def spread(
     scenario: Scenario, environ: Mapping[str, str], number: int, *, devices: Path = Path("/dev")
 ) -> Mapping[str, str]:
-    """The environment in which drill `number` of many begins at another GPU than the one before: a rank that waits in an
-    operation keeps its GPU busy, and drills side by side would all wait on the first one."""
+    """The environment in which drill `number` of many begins at another GPU than the one before: a rank that waits in
+    an operation keeps its GPU busy, and drills side by side would all wait on the first one."""
     if not needs_gpus(scenario) or VISIBLE in scenario.job.env or _has_others(devices):
         return environ
     names = _visible(environ, devices)

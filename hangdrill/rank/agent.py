@@ -57,7 +57,9 @@ class Agent:
         self._flags = Flags(orders.control, who.rank, who.stem)
         self.fault = Fault(orders, who, self._flags)
         self.facts = Facts(who, backend=orders.backend, placement="pre-hook" if self.hooked else "wrapped")
-        self._place = OperationPlace(self.fault, self.record, self.names, self.facts, self._after_release)
+        self._place = OperationPlace(
+            self.fault, self.record, self.names, self.facts, self._after_release, counts=orders.count
+        )
         self.book = GroupBook(self._place.hooks if self.hooked else lambda group: (None, None), self.write_facts)
         self._steps = StepPlace(self.fault, self.record, self.book.scan)
         self.plane = ControlPlane(orders.sockets, f"{who.stem}.sock")

@@ -3,9 +3,9 @@
 All are done inside the operation's pre-hook, so they reach what C++ starts too (DDP's reducer). Tensors are made
 smaller, never larger: gloo aborts the rank that receives more than it expects, and that must be the culprit.
 
-An operation is left out in one of two ways. Where the backend records itself (gloo, legacy), another backend takes it.
-Where the recorder is a hook of the group (nccl2, nccl-lazy), that hook would record it all the same: there the pre-hook
-raises, before the recorder's own hook runs, and the function of torch.distributed that the program called catches it.
+An operation is left out in one of two ways. If the program called a function of torch.distributed, the pre-hook raises,
+before the backend and any recorder see it, and that function catches it. If C++ started it, another backend takes it;
+that is no use where the recorder is a hook of the group (nccl2, nccl-lazy), for it records what any backend does.
 """
 
 import contextlib
@@ -57,6 +57,7 @@ class Change:
         }[kind]
         self._undo: list[Callable[[], None]] = []
         self._depth = 0
+        self._kept: list[Any] = []
         if kind in ("skip", "wrong-op"):
             for function in FUNCTIONS:
                 if hasattr(dist, function):
@@ -82,12 +83,13 @@ class Change:
             _smaller_dtypes(operation)
 
     def _skip(self, operation: Any, op: str, pg: Any) -> bool:
-        """Let a backend that does nothing take the operation, or take it back; no recorder sees it."""
-        if _is_recorded_by_hook(pg):
+        """Take the operation back, or let a backend that does nothing take it; no recorder sees it."""
+        if self._depth:
             raise _LeftOut(op)
         self._idle = _idle_backend(op, pg)
         for device in _devices(operation, pg):
             real, kind = pg._get_backend(device), _backend_type(pg, device)
+            _bind_alike(self._idle, real)
             pg._register_backend(device, dist.ProcessGroup.BackendType.CUSTOM, self._idle)
             self._undo.append(partial(pg._register_backend, device, kind, real))
         return False
@@ -117,13 +119,23 @@ class Change:
 
     def _shrink(self, operation: Any, op: str, pg: Any) -> bool:
         for tensor, size in _smaller_sizes(operation, op, pg):
-            tensor.data = tensor.detach().flatten()[:size].clone()
+            self._give(tensor, tensor.detach().flatten()[:size].clone())
         return True
 
     def _retype(self, operation: Any, op: str, pg: Any) -> bool:
         for tensor, dtype in _smaller_dtypes(operation):
-            tensor.data = tensor.detach().to(dtype)
+            self._give(tensor, tensor.detach().to(dtype))
         return True
+
+    def _give(self, tensor: Any, other: Any) -> None:
+        """Let the backend get `other` as the tensor's content. On a GPU the program gets its own back once the operation
+        is enqueued: it goes on at once, and would fail on the wrong size before anything hangs. gloo's threads read the
+        tensor later, and the program waits for them."""
+        own = tensor.detach()
+        tensor.data = other
+        if other.device.type != "cpu":
+            self._kept.append(other)  # the GPU may still write to it
+            self._undo.append(partial(setattr, tensor, "data", own))
 
 
 class _IdleAllReduce(torch._C._distributed_c10d.Backend):  # type: ignore[misc]  # torch is not typed here
@@ -154,6 +166,13 @@ def _idle_backend(op: str, pg: Any) -> Any:
             return _IdleAllReduce(pg.rank(), pg.size())
     fake_class = torch._C._distributed_c10d.FakeProcessGroup
     return getattr(fake_class, "_create_internal", fake_class)(pg.rank(), pg.size())
+
+
+def _bind_alike(idle: Any, real: Any) -> None:
+    """torch wants all backends of a group bound to the same device."""
+    bound = getattr(real, "bound_device_id", None)
+    if bound is not None:
+        idle.bound_device_id = bound
 
 
 def _tensors(operation: Any) -> list[Any]:

@@ -88,6 +88,7 @@ class Orders:
     max_hold_s: float = 120.0
     debug_server_interval_s: float = 2.0
     count: bool = True
+    """False: no hooks on the groups that have no fault; operations are not counted there."""
     placement: str = "auto"
     """"wrapped" places the fault by wrapped Python functions even where torch has pre-hooks; for tests."""
     fault: FaultOrder = FaultOrder()

@@ -26,22 +26,30 @@ class OperationPlace:
     """Makes the hooks of every group: they count; on the faulty rank the nth matching operation suffers."""
 
     def __init__(
-        self, fault: Fault, record: Record, names: OpNames, facts: Facts, released: Callable[[], None]
+        self,
+        fault: Fault,
+        record: Record,
+        names: OpNames,
+        facts: Facts,
+        released: Callable[[], None],
+        *,
+        counts: bool = True,
     ) -> None:
-        """released: called after the fault was let go."""
+        """released: called after the fault was let go. counts: whether groups without the fault are counted too."""
         self._fault = fault
         self._record = record
         self._names = names
         self._facts = facts
+        self._counts = counts
         self._released = released
         self._codes = names.matching(fault.order.op)
         self._change = Change(fault.order.kind) if fault.order.kind in CHANGES and fault.is_ours else None
 
-    def hooks(self, group: KnownGroup) -> tuple[Hook, Hook | None]:
-        """The pre- and post-hook of a new group."""
+    def hooks(self, group: KnownGroup) -> tuple[Hook | None, Hook | None]:
+        """The pre- and post-hook of a new group; none where nothing is to be done, for a hook costs microseconds."""
         count = counting_hook(self._record, self._names, group.slot)
         if not self._fault.is_at("before") or not _matches(self._fault.order, group):
-            return count, None
+            return (count if self._counts else None), None
         change = self._change
         return self._watching(group, count), None if change is None else lambda operation: change.undo()
 

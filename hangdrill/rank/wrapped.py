@@ -53,12 +53,12 @@ class _Depth:
         self.now = 0
 
 
-def wrap_functions(book: GroupBook, hooks: Callable[[Any], tuple[Hook, Hook | None]], names: OpNames) -> None:
+def wrap_functions(book: GroupBook, hooks: Callable[[Any], tuple[Hook | None, Hook | None]], names: OpNames) -> None:
     """Wrap what this torch has of FUNCTIONS. hooks: makes the pre- and post-hook of a group."""
     depth = _Depth()
-    by_slot: dict[int, tuple[Hook, Hook | None]] = {}
+    by_slot: dict[int, tuple[Hook | None, Hook | None]] = {}
 
-    def hooks_of(pg: Any) -> tuple[Hook, Hook | None] | None:
+    def hooks_of(pg: Any) -> tuple[Hook | None, Hook | None] | None:
         book.scan()
         group = book.known(pg)
         if group is None:
@@ -73,12 +73,12 @@ def wrap_functions(book: GroupBook, hooks: Callable[[Any], tuple[Hook, Hook | No
 
 
 def _wrapper(
-    code: int, hooks_of: Callable[[Any], tuple[Hook, Hook | None] | None], depth: _Depth
+    code: int, hooks_of: Callable[[Any], tuple[Hook | None, Hook | None] | None], depth: _Depth
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def operation(*args: Any, **kwargs: Any) -> Any:
             found = None if depth.now else hooks_of(_group(args, kwargs))
-            if found is not None:
+            if found is not None and found[0] is not None:
                 found[0](WrappedOperation(code, _tensors(args, kwargs)))
             depth.now += 1
             try:
