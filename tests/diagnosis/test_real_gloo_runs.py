@@ -73,7 +73,8 @@ def bare_dumps(case: Path, folder: Path, *, without: int | None = None) -> Path:
     folder.mkdir()
     for rank in truth_of(case)["dumps_that_arrived"]:
         if rank != without:
-            shutil.copy(files_of(case, rank)[0], folder / f"fr_{rank}")
+            dump, trace = (case / "evidence" / f"rank_{rank}.a0.{kind}" for kind in ("dump.pickle", "trace.json"))
+            shutil.copy(dump if dump.exists() else trace, folder / f"fr_{rank}")
     return folder
 
 
