@@ -1,6 +1,7 @@
 """What an armed agent and a running collector cost a healthy job on GPUs.
 
-Two jobs of two ranks live side by side on the same two GPUs: one plain, one under the agent with a collector beside it.
+Three jobs of two ranks live side by side on the same two GPUs: "plain"; "armed", under the agent with a collector beside
+it and every operation counted, as in a drill; and "watched", the same without counting (`count = false` in the orders).
 They take turns (in changing order), so that each round of the one has a round of the other right beside it; while one
 measures, the other waits for a file. Each round first works unmeasured until the clocks are up. "enqueued" is when the
 host was done: where that is nearly the whole, the loop waits for Python and not for the GPU. Printed are the medians,
@@ -30,11 +31,12 @@ FAR_S = 3600.0
 POLL_S = 0.01
 WARM_ROUNDS, MEASURED_ROUNDS = 2, 4
 LOADS = ("all_reduce of 8 MB x 8000", "FSDP2 step, 4096 tokens x 40", "FSDP2 step, host-bound x 40")
-PLAIN, ARMED = "plain", "armed"
+PLAIN, ARMED, WATCHED = "plain", "armed", "watched"
+JOBS = (PLAIN, ARMED, WATCHED)
 
 
 def worker(scratch: Path, backend: str) -> None:
-    """One rank of either job: wait for the word, measure a round, write it down; until told to stop."""
+    """One rank of one job: wait for the word, measure a round, write it down; until told to stop."""
     import torch
     import torch.distributed as dist
 
@@ -118,10 +120,10 @@ def timed(load: Callable[[], None]) -> tuple[float, float]:
 
 
 class Jobs:
-    """Both jobs and the collector, as processes."""
+    """The jobs and their collectors, as processes."""
 
     def __init__(self, scratch: Path, python: str, backend: str) -> None:
-        self.directories = {name: scratch / name for name in (PLAIN, ARMED)}
+        self.directories = {name: scratch / name for name in JOBS}
         self.processes: list[subprocess.Popen[bytes]] = []
         self._python, self._backend = python, backend
         self._log = (scratch / "log").open("ab")
@@ -136,14 +138,14 @@ class Jobs:
         agent = prepare_agent_path(directory / "agent")
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(agent), os.environ.get("PYTHONPATH", "")]))
         environ.pop("HANGDRILL_AGENT", None)
-        if name == ARMED:
-            environ["HANGDRILL_AGENT"] = str(self._arm(directory))
+        if name != PLAIN:
+            environ["HANGDRILL_AGENT"] = str(self._arm(directory, count=name == ARMED))
         command = [self._python, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
         command += ["--rdzv-endpoint", "127.0.0.1:0", "--rdzv-id", name, "--local-addr", "127.0.0.1"]
         command += ["-m", "hangdrill.rank", str(Path(__file__).resolve()), "--worker", str(directory)]
         self._run([*command, "--backend", self._backend], environ)
 
-    def _arm(self, directory: Path) -> Path:
+    def _arm(self, directory: Path, *, count: bool) -> Path:
         """The agent's orders, and the collector that watches its sockets."""
         control, sockets, evidence = (directory / word for word in ("control", "sockets", "evidence"))
         for path in (control, sockets, evidence):
@@ -151,7 +153,7 @@ class Jobs:
         orders = {
             "schema": "hangdrill.agent/1", "run_id": "benchmark", "control": str(control), "sockets": str(sockets),
             "trigger": "collector", "backend": self._backend, "timeout_s": FAR_S, "exit_wait_s": 5.0,
-            "max_hold_s": 1.0, "debug_server_interval_s": 60.0, "fault": {"kind": "none"},
+            "max_hold_s": 1.0, "debug_server_interval_s": 60.0, "fault": {"kind": "none"}, "count": count,
         }  # fmt: skip
         (directory / "agent.json").write_text(json.dumps(orders))
         options = ["--sockets", sockets, "--control", control, "--to", evidence, "--run-id", "benchmark"]
@@ -181,7 +183,7 @@ class Jobs:
         return False
 
     def close(self) -> None:
-        """Tell both to stop, then end what has not."""
+        """Tell all to stop, then end what has not."""
         for directory in self.directories.values():
             (directory / "stop").touch()
         for process in self.processes:
@@ -210,17 +212,19 @@ def report(rounds: list[dict[str, tuple[float, float]]]) -> None:
     """Medians and paired ratios; round n measured load n % 3."""
     for at, load in enumerate(LOADS):
         own = rounds[at :: len(LOADS)]
-        plain, armed = ([one[name][0] for one in own] for name in (PLAIN, ARMED))
-        percent = [100 * (b / a - 1) for a, b in zip(plain, armed, strict=True)]
+        plain = [one[PLAIN][0] for one in own]
         noise = [100 * abs(b / a - 1) for a, b in itertools.pairwise(plain)]
-        low, high = interval(percent)
-        enqueued = [100 * one[PLAIN][1] / one[PLAIN][0] for one in own]
-        both = f"plain {1000 * statistics.median(plain):8.2f} ms   armed {1000 * statistics.median(armed):8.2f} ms"
-        print(f"{load:30} {both}   {statistics.median(percent):+.2f} % [{low:+.2f}, {high:+.2f}]")
+        enqueued = statistics.median(100 * one[PLAIN][1] / one[PLAIN][0] for one in own)
         print(
-            f"{'':30} plain rounds differ by {statistics.median(noise):.2f} %; enqueued after"
-            f" {statistics.median(enqueued):.0f} % of the time"
+            f"{load}: plain {1000 * statistics.median(plain):.2f} ms; plain rounds differ by"
+            f" {statistics.median(noise):.2f} %; enqueued after {enqueued:.0f} % of the time"
         )
+        for name in (ARMED, WATCHED):
+            times = [one[name][0] for one in own]
+            percent = [100 * (b / a - 1) for a, b in zip(plain, times, strict=True)]
+            low, high = interval(percent)
+            median_ms = 1000 * statistics.median(times)
+            print(f"  {name:8} {median_ms:9.2f} ms   {statistics.median(percent):+.2f} % [{low:+.2f}, {high:+.2f}]")
 
 
 def interval(values: list[float], *, resamples: int = 1000) -> tuple[float, float]:
@@ -246,7 +250,7 @@ def main() -> None:
         try:
             rounds = []
             for number in range(len(LOADS) * (given.pairs + 1)):
-                order = (PLAIN, ARMED) if number % 2 else (ARMED, PLAIN)
+                order = random.Random(number).sample(JOBS, len(JOBS))
                 rounds.append({name: jobs.measure(name, number) for name in order})
         finally:
             jobs.close()

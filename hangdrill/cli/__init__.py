@@ -15,6 +15,7 @@ from hangdrill.cli.incident import collect, diagnose
 from hangdrill.cli.look import list_command, schema, show
 from hangdrill.cli.past import check, clean
 from hangdrill.cli.preflight import preflight
+from hangdrill.cli.report import report
 from hangdrill.cli.run import run
 
 __all__ = ["cli", "main", "run_command"]
@@ -30,7 +31,7 @@ def cli() -> None:
     """Prove, before you need it, that a hung PyTorch job leaves the evidence that names the culprit."""
 
 
-for command in (run, list_command, show, check, diagnose, preflight, collect, clean, schema):
+for command in (run, list_command, show, check, diagnose, report, preflight, collect, clean, schema):
     cli.add_command(command)
 
 

@@ -128,7 +128,7 @@ class Change:
         return True
 
     def _give(self, tensor: Any, other: Any) -> None:
-        """Let the backend get `other` as the tensor's content. On a GPU the program gets its own back once the operation
+        """Let the backend get `other` as the content. On a GPU the program gets its own back once the operation
         is enqueued: it goes on at once, and would fail on the wrong size before anything hangs. gloo's threads read the
         tensor later, and the program waits for them."""
         own = tensor.detach()

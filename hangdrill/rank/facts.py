@@ -63,17 +63,21 @@ class Facts:
         return {**facts, "steps": record.steps}
 
     def _device_binding(self, backend_class: str) -> str:
-        """Where the group's operations run: "cuda:1, explicit device_id", "cuda:1, derived" or "cpu"."""
+        """Where the group's operations run: "cuda:1 (NVIDIA H200), explicit device_id", or "derived", or "cpu"."""
         if self.device_id is not None:
-            return f"{_name(self.device_id)}, explicit device_id"
+            return f"{_name(self.device_id)}{_model()}, explicit device_id"
         if backend_class in ("", "ProcessGroupGloo"):
             return "cpu"
-        return f"{current}, derived" if (current := _current_device()) else "derived"
+        return f"{current}{_model()}, derived" if (current := _current_device()) else "derived"
 
 
 def _name(device: Any) -> str:
     """A device_id as a user may give it: an index, a text or a torch.device."""
     return f"cuda:{device}" if isinstance(device, int) else str(device)
+
+
+def _model() -> str:
+    return f" ({torch.cuda.get_device_name()})" if torch.cuda.is_available() else ""
 
 
 def _current_device() -> str:

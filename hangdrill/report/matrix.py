@@ -1,6 +1,7 @@
 """The matrix of workload x fault x rank as one table: in each cell whether the culprit was named rightly.
 
-A drill belongs to the matrix by its name, `<workload>-<kind>[-r<rank>]`, which the expansion of a matrix file gives it.
+A drill belongs to the matrix by its name, `[<backend>.][<road>.]<workload>-<kind>[-r<rank>]`, which the expansion of a
+matrix file gives it. Matrices over backends and roads are in `hangdrill.report.backend_matrix`.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,8 @@ class CellWord(Enum):
 
 
 class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
-    """One drill. rank is None for the negative control without a fault; broken names checks that failed beside it."""
+    """One drill. rank is None for the negative control without a fault; broken names checks that failed beside it.
+    backend and road are empty where the matrix has no such axes."""
 
     workload: str
     kind: str
@@ -44,6 +46,8 @@ class MatrixCell(msgspec.Struct, frozen=True, kw_only=True):
     word: CellWord
     why: str = ""
     broken: tuple[str, ...] = ()
+    backend: str = ""
+    road: str = ""
 
 
 def cells_of(results: Sequence[DrillResult]) -> tuple[MatrixCell, ...]:
@@ -55,7 +59,8 @@ def is_matrix(results: Sequence[DrillResult]) -> bool:
     """Whether a table of workload x fault says more than a list: all are cells, and some share a row and a column."""
     cells = cells_of(results)
     workloads, kinds = axes(cells)
-    return len(cells) == len(results) and len(cells) > max(len(workloads), len(kinds))
+    plain = not any(cell.backend or cell.road for cell in cells)
+    return plain and len(cells) == len(results) and len(cells) > max(len(workloads), len(kinds))
 
 
 def axes(cells: Sequence[MatrixCell]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -123,7 +128,8 @@ def _ranks(field: Sequence[MatrixCell], word: CellWord) -> str:
 
 
 def _cell(result: DrillResult) -> MatrixCell | None:
-    name = result.scenario.rsplit("/", maxsplit=1)[-1]
+    *axes_before, name = result.scenario.rsplit("/", maxsplit=1)[-1].split(".")
+    backend, road = (*axes_before, "", "")[:2]
     workload = next((item.value for item in WorkloadName if name.startswith(f"{item.value}-")), None)
     if workload is None:
         return None
@@ -137,6 +143,8 @@ def _cell(result: DrillResult) -> MatrixCell | None:
         rank=rank,
         word=_word(culprit.verdict if culprit is not None else Verdict.UNKNOWN),
         why=culprit.detail if culprit is not None else "the drill did not get so far",
+        backend=backend,
+        road=road,
         broken=tuple(item.name for item in result.checks if item.verdict is Verdict.FAIL and item.name != "culprit"),
     )
 

@@ -58,7 +58,7 @@ def test_markdown_has_the_table_the_counts_and_the_reasons():
         "",
         "4 cells: 3 right, 1 cannot tell, 0 wrong.",
         "",
-        "- * failed: every-rank-dumped (ddp: hold rank 1)",
+        "- * failed: every-rank-dumped, arrival-as-known (ddp: hold rank 1)",
         "- cannot tell: the evidence cannot tell who it was; gloo records no p2p, so nothing is pending in the dumps"
         " (pipeline: hold)",
     ]

@@ -104,3 +104,44 @@ def test_a_mistake_is_named(tmp_path: Path, name: str) -> None:
 def test_a_plain_scenario_is_no_matrix(tmp_path: Path) -> None:
     found: dict[str, Any] = cells(tmp_path, 'title = "t"\n[job]\nworkload = "ddp"\n')
     assert list(found) == ["grid/matrix"]
+
+
+def over_backends(extra: str = "") -> str:
+    axes = 'backends = ["nccl", "rolled-back"]\nroads = ["native", "slow-poll"]\n'
+    return (
+        (
+            BASE.replace('kinds = ["hold"', f'{axes}kinds = ["hold"').replace('["ddp", "mesh-2d"]', '["ddp"]')
+            + '[backend.rolled-back.job]\nbackend = "nccl"\nenv = { TORCH_DIST_USE_NCCL2 = "0" }\n'
+            + '[road.slow-poll.recorder]\ntrigger = "debug-server"\ndebug_server_interval_s = 60\n'
+            + extra
+        )
+        .replace("[workload.mesh-2d]\njob = { nproc_per_node = 4 }\n", "")
+        .replace('fault = { before = { group = "mesh_tp", op = "all_reduce", nth = 3 } }\n', "")
+    )
+
+
+def test_backends_and_roads_are_axes_with_labels(tmp_path: Path) -> None:
+    found = cells(tmp_path, over_backends())
+    assert len(found) == 2 * 2 * (2 * 3 + 1)
+    plain = found["grid/nccl.native.ddp-hold-r1"].scenario
+    rolled = found["grid/rolled-back.slow-poll.ddp-hold-r1"].scenario
+    assert (plain.job.backend, plain.job.env, plain.recorder.trigger.value) == ("nccl", {}, "native")
+    assert (rolled.job.backend, rolled.job.env) == ("nccl", {"TORCH_DIST_USE_NCCL2": "0"})
+    assert (rolled.recorder.trigger.value, rolled.recorder.debug_server_interval_s) == ("debug-server", 60)
+
+
+def test_cells_can_be_left_out(tmp_path: Path) -> None:
+    out = '[[leave_out]]\nbackends = ["rolled-back"]\nkinds = ["kill", "none"]\n'
+    found = cells(tmp_path, over_backends(out))
+    assert len(found) == 2 * (2 * 3 + 1) + 2 * 3
+    assert not any(name.startswith("grid/rolled-back") and "kill" in name for name in found)
+
+
+def test_a_backend_whose_name_cannot_be_part_of_a_name_needs_a_label(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be part of a name"):
+        cells(tmp_path, over_backends().replace('"nccl", "rolled', '"cpu:gloo,cuda:nccl", "rolled'))
+
+
+def test_a_layer_of_a_backend_that_no_cell_has_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"backend\.other"):
+        cells(tmp_path, over_backends("[backend.other.job]\ntimeout_s = 9\n"))

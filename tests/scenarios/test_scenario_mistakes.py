@@ -74,6 +74,8 @@ MISTAKES: dict[str, tuple[dict[str, dict[str, Any]], str, str, str]] = {
     "a change without an operation": ({"fault": {"kind": "skip", "before": None, "at": "init"}}, "fault.at",
                                       "needs one", "fault.before"),
     "dataloader elsewhere": ({"fault": {"kind": "dataloader"}}, "fault.before", "worker", "leave"),
+    "a GPU fault on gloo": ({"fault": {"kind": "oom"}}, "fault.kind", "needs a GPU", ""),
+    "the store on another rank": ({"fault": {"kind": "store-death", "rank": 1}}, "fault.rank", "rank 0", ""),
     "destroyed at init": ({"fault": {"kind": "in-destroy", "before": None, "at": "init"}}, "fault.at", "nothing", ""),
     "unknown place": ({"fault": {"before": None, "at": "destory"}}, "fault.at", '"destory"', "`destroy`"),
     "step from zero": ({"fault": {"before": None, "at": "step:0"}}, "fault.at", '"step:0"', "`step:1`"),
