@@ -1,6 +1,6 @@
 """Make tests/data/gloo_runs again: real gloo jobs with a known fault, recorded by hangdrill's own drills.
 
-    python tests/data/make_gloo_runs.py              # runs all drills first: about six minutes on two cores
+    python tests/data/make_gloo_runs.py              # runs all drills first: about eight minutes on two cores
     python tests/data/make_gloo_runs.py --from OUT   # takes what `hangdrill run ... --out OUT` left
 
 Of each run directory it keeps what `hangdrill diagnose` reads: the manifest, the dumps and traces it lists, and the
@@ -37,6 +37,8 @@ CASES = {
     "quick/all-reduce-raise": "",
     "faults/all-reduce-skip-r0": "",
     "quick/all-reduce-wrong-op": "",
+    "faults/all-to-all-wrong-op-r0": "",
+    "faults/mesh-2d-wrong-op-r2": "",
     "faults/ddp-wrong-shape-r2": "",
     "faults/all-reduce-wrong-dtype-r1": "",
     "faults/ddp-dataloader-r2": "",
@@ -77,12 +79,15 @@ def drill(out: Path) -> None:
 
 
 def keep_all(out: Path) -> None:
-    shutil.rmtree(KEPT, ignore_errors=True)
-    for scenario, cannot_tell in CASES.items():
-        print(keep(out / scenario, cannot_tell))
+    """All of them, or none: what was kept before stays until every run is there."""
+    with tempfile.TemporaryDirectory(dir=HERE) as folder:
+        for scenario, cannot_tell in CASES.items():
+            print(keep(out / scenario, Path(folder, "runs"), cannot_tell))
+        shutil.rmtree(KEPT, ignore_errors=True)
+        shutil.copytree(Path(folder, "runs"), KEPT)
 
 
-def keep(run: Path, cannot_tell: str) -> str:
+def keep(run: Path, into: Path, cannot_tell: str) -> str:
     """Keep one run; returns what to print of it."""
     plan = load(run / "plan.json")
     facts = [load(path) for path in sorted(run.glob("control/*.facts.json"))]
@@ -93,7 +98,7 @@ def keep(run: Path, cannot_tell: str) -> str:
     manifest["artifacts"] = [one for one in manifest["artifacts"] if one["kind"] in {"dump", "trace"}]
     truth["dumps_that_arrived"] = sorted({one["rank"] for one in manifest["artifacts"]})
 
-    case = KEPT / name_of(truth)
+    case = into / name_of(truth)
     store(case / "truth.json", truth)
     store(case / "evidence" / "manifest.json", manifest)
     for artifact in manifest["artifacts"]:
