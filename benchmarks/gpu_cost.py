@@ -1,7 +1,7 @@
 """What an armed agent and a running collector cost a healthy job on GPUs.
 
-Three jobs of two ranks live side by side on the same two GPUs: "plain"; "armed", under the agent with a collector beside
-it and every operation counted, as in a drill; and "watched", the same without counting (`count = false` in the orders).
+Three jobs of two ranks live side by side on the same two GPUs: "plain"; "armed", under the agent, a collector beside it
+and every operation counted, as in a drill; and "watched", the same without counting (`count = false` in the orders).
 They take turns (in changing order), so that each round of the one has a round of the other right beside it; while one
 measures, the other waits for a file. Each round first works unmeasured until the clocks are up. "enqueued" is when the
 host was done: where that is nearly the whole, the loop waits for Python and not for the GPU. Printed are the medians,
