@@ -27,6 +27,7 @@ def order_for(rank: WatchedRank, reason: PullReason) -> PullOrder:
         brief=rank.orderly_exit or rank.pulled,
         socket=None if rank.state is RankState.EXITED else rank.socket,
         sources=rank.live_sources(),
+        live=tuple(rank.traces),
         pid=rank.pid,
         started_ticks=rank.started_ticks,
         latest=() if rank.trace_is_outdated() else tuple(rank.traces.values()),

@@ -42,6 +42,8 @@ class PullOrder(msgspec.Struct, frozen=True, kw_only=True):
     brief: bool = False
     socket: RankSocket | None = None
     sources: tuple[RecorderSource, ...] = ()
+    live: tuple[RecorderSource, ...] = ()
+    """Those that had something to say before: an empty dump of another one says nothing."""
     pid: int | None = None
     started_ticks: int | None = None
     latest: tuple[Trace, ...] = ()
@@ -164,10 +166,13 @@ class _Pull:
         return self._post("hangdrill_dump", deadline_s, backend=source.backend, stacks="1" if stacks else "0")
 
     def _keep_dumps(self, found: Mapping[RecorderSource, bytes]) -> None:
-        """Whole dumps only. An empty one is kept only when no recorder of this rank holds anything."""
+        """Whole dumps only. An empty one is kept only when no recorder of this rank holds anything, and then of one
+        that the rank is known to use."""
         counts = {source: self._count(source, data) for source, data in found.items()}
         whole = {source: count for source, count in counts.items() if count is not None}
-        filled = {source: count for source, count in whole.items() if count > 0} or dict(list(whole.items())[:1])
+        filled = {source: count for source, count in whole.items() if count > 0} or dict(
+            [(source, count) for source, count in whole.items() if source in (self._order.live or whole)][:1]
+        )
         for source, count in filled.items():
             if count > self._entries.get(source, -1):
                 self._entries[source] = count

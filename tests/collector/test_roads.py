@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from fake_plane import NO_RECORDER, FakeRank, dump, operation, trace, waiting_rank
@@ -155,6 +156,30 @@ def test_an_empty_dump_is_evidence_when_there_is_no_other(pull, sockets):
     with FakeRank(sockets, 0, answers=answers):
         roads, _ = pull(sources=sources_of(["nccl2"]))
     assert roads == ["handler", "proc"]
+
+
+def test_an_empty_dump_of_a_recorder_that_is_not_the_ranks_is_no_evidence(pull, sockets):
+    answers = {"dump_nccl_trace_pickle": dump(0), "dump_nccl_trace_json": trace()}
+    with FakeRank(sockets, 0, answers=answers):
+        roads, _ = pull(sources=(LEGACY,), live=(GLOO,), pid=None)
+    assert "dump_nccl_trace_pickle" not in roads
+
+
+def test_an_empty_dump_is_not_asked_for_its_stacks(pull, sockets):
+    nccl2 = RecorderSource(backend="nccl2")
+    with FakeRank(sockets, 0, answers={"fr_trace_json:nccl2": trace(), "hangdrill_dump:nccl2": dump(0)}) as rank:
+        pull(sources=(nccl2,), pid=None)
+    assert [target for target in rank.asked if "hangdrill_dump" in target] == [
+        "/handler/hangdrill_dump?backend=nccl2&stacks=0"
+    ]
+
+
+def test_a_dump_is_stamped_when_it_was_asked_for_and_not_when_its_stacks_were_symbolised(pull, sockets):
+    before_ns = time.time_ns()
+    with waiting_rank(sockets, 0):
+        pull(pid=None)
+    times_ns = {artifact.road: artifact.pulled_ns for artifact in pull.store.manifest.artifacts}
+    assert before_ns <= times_ns["handler"] <= times_ns["dump_traceback"]
 
 
 def test_without_an_agent_the_trace_and_the_stacks_are_what_there_is(pull, sockets):
