@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from hangdrill.diagnosis.graph import Ends, follow
 from hangdrill.diagnosis.groups import distinct
+from hangdrill.diagnosis.history import NEW_BACKENDS
 from hangdrill.diagnosis.mismatch import Mismatch, find_mismatch
 from hangdrill.diagnosis.reports import failed_at_or_after, failed_in_transfer, fell_out, suspicious
 from hangdrill.diagnosis.scene import Scene, StuckOp
@@ -38,6 +39,7 @@ class Case:
     mismatches: tuple[Mismatch, ...]
     transfers_hidden: bool
     transfers_of_nccl2: bool
+    written: frozenset[int]
 
     @property
     def missing(self) -> frozenset[int]:
@@ -56,6 +58,17 @@ class Case:
         return self.scene.inside | (fallen - self.late)
 
     @property
+    def counted_inside(self) -> set[int]:
+        """Ranks without a dump that by their agents' counts have entered what others are still inside of."""
+        return {
+            rank
+            for op in self.scene.stuck
+            if op.firm and not op.p2p
+            for rank in op.group.ranks
+            if rank not in self.scene.views and rank not in op.waiting | op.absent | op.unknown
+        }
+
+    @property
     def late(self) -> set[int]:
         """Ranks that entered what they were awaited in after the timeout or after their dump, and then failed in it."""
         return self.scene.late.keys() | {
@@ -68,11 +81,22 @@ class Case:
         }
 
 
-def build_case(scene: Scene, reports: Mapping[int, RankPull], expected: frozenset[int] | None) -> Case:
+def build_case(
+    scene: Scene, reports: Mapping[int, RankPull], expected: frozenset[int] | None, written: frozenset[int]
+) -> Case:
     """Follow the waits and compare the operations of a scene."""
     mismatches = tuple(found for op in scene.stuck if op.firm and (found := find_mismatch(scene, op)) is not None)
     hidden = _transfers_hidden(scene, reports.values())
-    return Case(scene, reports, expected, follow(scene.stuck), mismatches, hidden, _transfers_of_nccl2(scene))
+    return Case(
+        scene=scene,
+        reports=reports,
+        expected=expected,
+        ends=follow(scene.stuck),
+        mismatches=mismatches,
+        transfers_hidden=hidden,
+        transfers_of_nccl2=_transfers_of_nccl2(scene),
+        written=written,
+    )
 
 
 def _transfers_hidden(scene: Scene, reports: Collection[RankPull]) -> bool:
@@ -121,7 +145,7 @@ def _counted_nothing_since(view: RankView, report: RankPull) -> bool:
 def _transfers_of_nccl2(scene: Scene) -> bool:
     """Whether there were sends or receives of nccl2: recorded, or seen in the op ids (from 0, they count them too)."""
     return any(
-        operation.backend == "nccl2" and (operation.p2p or operation.op_id != operation.sequence - 1)
+        operation.backend in NEW_BACKENDS and (operation.p2p or operation.op_id != operation.sequence - 1)
         for view in scene.views.values()
         for operation in view.operations
     )

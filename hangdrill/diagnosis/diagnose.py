@@ -44,11 +44,13 @@ def diagnose(
         if report.rank in views:
             rewind(views[report.rank], {(count.name, count.desc): count.collectives for count in report.counts})
     expected = _expected(views, world_size, groups_told)
+    unreadable = tuple(unreadable)
     roll = _roll(views, expected, unreadable, old)
     size = None if expected is None else len(expected)
     groups = resolve_groups(views, groups_told, size)
     scene = look(views, groups, failed_operations(groups, by_rank), collectives_counted(by_rank.values()))
-    judgement = judge(scene, by_rank, expected)
+    written = frozenset(one.rank for one in unreadable if one.rank is not None)
+    judgement = judge(scene, by_rank, expected, written)
     return _diagnosis(judgement, roll)
 
 

@@ -13,11 +13,13 @@ import msgspec
 from hangdrill.model.dump import Operation, OperationState
 from hangdrill.model.table import OperationTable
 
-__all__ = ["History", "Key", "finished", "seems_finished_at_once"]
+__all__ = ["NEW_BACKENDS", "History", "Key", "finished", "seems_finished_at_once"]
 
 LAST = 16
 """So many operations before the end are always notable."""
 LAST_OF_SORT = 2
+NEW_BACKENDS = frozenset({"nccl2", "nccl-lazy"})
+"""The rewritten NCCL backend: they number operations from 0, and record batches as completed when they are issued."""
 INSTANT_NS = 200_000
 """nccl2 records a batched send or receive as completed about 1 us after it is issued; nothing real is that quick."""
 
@@ -34,7 +36,7 @@ def seems_finished_at_once(operation: Operation) -> bool:
     """nccl2's batched send or receive: recorded as completed when it is issued, so that this proves nothing."""
     return (
         operation.p2p
-        and operation.backend == "nccl2"
+        and operation.backend in NEW_BACKENDS
         and operation.completed_ns is not None
         and operation.completed_ns - operation.created_ns < INSTANT_NS
     )
@@ -110,7 +112,7 @@ class History:
     def over_at_once(self, row: int) -> bool:
         """`seems_finished_at_once` of it."""
         kind = self.table.kinds[self.table.kind[row]]
-        if not kind.p2p or kind.backend != "nccl2" or kind.completed_ns is None:
+        if not kind.p2p or kind.backend not in NEW_BACKENDS or kind.completed_ns is None:
             return False
         return self.table.completed_ns[row] - self.table.created_ns[row] < INSTANT_NS
 
@@ -131,11 +133,12 @@ def settle_batches(table: OperationTable) -> OperationTable:
     """Give the parts of a coalesced batch the state of the batch.
 
     nccl-legacy leaves the parts `scheduled` for good and records the truth in an entry "coalesced" that shares their
-    sequence; where that entry was left out because it had finished, so have the parts.
+    sequence; where that entry was left out because it had finished, so have the parts. Of coalesced collectives there
+    may be no parts: then the entry is the operation.
     """
     batches = [rows for rows in _legacy_batches(table) if len(rows) > 1]
     coalesced = [kind.name == "coalesced" for kind in table.kinds]
-    if not batches and not any(coalesced):
+    if not batches:
         return table
     over = [finished(kind) for kind in table.kinds]
     kinds, kind = list(table.kinds), list(table.kind)
@@ -148,7 +151,8 @@ def settle_batches(table: OperationTable) -> OperationTable:
                 if place == len(kinds):
                     kinds.append(_with_state(kinds[kind[row]], done=done))
                 kind[row] = place
-    kept = [row for row in range(len(table)) if not coalesced[table.kind[row]]]
+    spoken_for = {row for rows in batches for row in rows if coalesced[table.kind[row]]}
+    kept = [row for row in range(len(table)) if row not in spoken_for]
     return OperationTable(
         kinds,
         [kind[row] for row in kept],

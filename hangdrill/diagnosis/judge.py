@@ -7,12 +7,14 @@ another name.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hangdrill.diagnosis.case import Case, Judgement, beside, build_case, may_hide, stuck_operation, where
-from hangdrill.diagnosis.mismatch import describe, find_earlier_mismatch
+from hangdrill.diagnosis.mismatch import find_earlier_mismatch
 from hangdrill.diagnosis.quiet import nothing_pending
 from hangdrill.diagnosis.reports import died, explain, fell_out, suspicious
-from hangdrill.diagnosis.scene import Scene, StuckOp, due_ns
+from hangdrill.diagnosis.scene import Scene, StuckOp
+from hangdrill.diagnosis.signatures import describe
 from hangdrill.diagnosis.words import name_ranks
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind, HangVerdict
 from hangdrill.model.run import RankPull
@@ -20,9 +22,15 @@ from hangdrill.model.run import RankPull
 __all__ = ["judge"]
 
 
-def judge(scene: Scene, reports: Mapping[int, RankPull], expected: frozenset[int] | None) -> Judgement:
-    """The judgement. expected: all ranks of the job, None when nobody said who they are."""
-    case = build_case(scene, reports, expected)
+def judge(
+    scene: Scene,
+    reports: Mapping[int, RankPull],
+    expected: frozenset[int] | None,
+    written: frozenset[int] = frozenset(),
+) -> Judgement:
+    """The judgement. expected: all ranks of the job, None when nobody said who they are. written: ranks that have left
+    a file which nobody can read, or which is known to have been there."""
+    case = build_case(scene, reports, expected, written)
     if not scene.unsure and not any(op.firm for op in scene.stuck):
         return nothing_pending(case)
     for step in (_observed, _mismatched, _cycle, _died_inside, _joined, _inferred):
@@ -57,7 +65,7 @@ def _observed(case: Case) -> Judgement | None:
 
 def _observed_culprit(case: Case, rank: int) -> Culprit:
     missed = [op for op in case.scene.stuck if rank in op.absent]
-    op = min(missed, key=lambda op: (due_ns(case.scene, op, rank), op.sort_key))
+    op = min(missed, key=lambda op: (op.record_id, op.sort_key))
     place = where(op)
     if op.p2p:
         why = f"it never posted the other side of {place} of {name_ranks(op.waiting)}"
@@ -91,7 +99,7 @@ def _mismatched(case: Case) -> Judgement | None:
         mismatch = next(filter(None, (find_earlier_mismatch(case.scene, op) for op in case.scene.stuck)), None)
     if mismatch is None:
         return None
-    op = mismatch.op
+    op = replace(mismatch.op, op=mismatch.meant)
     sides = [f"{name_ranks(ranks)} did {describe(signature)}" for signature, ranks in mismatch.signatures]
     note = f"in #{op.sequence} of {op.group.desc or op.group.name}, {'; '.join(sides)}"
     culprits = tuple(
@@ -178,8 +186,9 @@ def _inferred(case: Case) -> Judgement | None:
     unknown = frozenset(rank for op in open_ops for rank in op.unknown)
     views = scene.views
     explained = {rank for rank in unknown if rank in case.reports and suspicious(case.reports[rank])}
-    # A rank that left a dump which is cut or lists too little has written one: mostly because it waited itself.
-    heard = {rank for rank in unknown if rank in views and not views[rank].mute}
+    # A rank whose dump is lost, cut or lists too little has written one: mostly because it waited itself.
+    heard = {rank for rank in unknown if rank in case.written or (rank in views and not views[rank].mute)}
+    heard |= case.counted_inside
     named = frozenset(explained) or unknown
     alone = not (views.keys() | case.missing) - case.busy - named and not scene.unsure
     if not named or not (explained or (len(named) == 1 and alone and not heard & named)):
@@ -236,4 +245,4 @@ def _best_op(scene: Scene, named: frozenset[int]) -> StuckOp | None:
         return next((op for op in scene.stuck if op.firm), None)
     most = max(len(op.absent & named) for op in fitting)
     fitting = [op for op in fitting if len(op.absent & named) == most]
-    return min(fitting, key=lambda op: (due_ns(scene, op, min(op.absent & named)), op.sort_key))
+    return min(fitting, key=lambda op: (op.record_id, op.sort_key))

@@ -1,29 +1,14 @@
-"""Members of a group that entered one operation (group and sequence) with different ideas of what it is.
-
-Like is compared with like: a backend names operations in its own way, but on all ranks alike. Shapes count by their
-number of elements, and only where they must agree; dtypes nearly always.
-"""
+"""Members of a group that entered one operation (group and sequence) with different ideas of what it is."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from math import prod
 
 from hangdrill.diagnosis.progress import Progress
 from hangdrill.diagnosis.scene import Scene, StuckOp
+from hangdrill.diagnosis.signatures import Signature, Signatures, signatures
 from hangdrill.model.diagnosis import HangKind
-from hangdrill.model.dump import Operation
 
-__all__ = ["Mismatch", "describe", "find_earlier_mismatch", "find_mismatch"]
-
-Elements = tuple[tuple[int, ...], tuple[int, ...]]
-Signature = tuple[str, Elements, tuple[str, ...]]
-Signatures = tuple[Signature, ...]
-"""Of one sequence: coalesced operations share it."""
-
-INPUT_AGREES = frozenset({"all_reduce", "reduce", "broadcast", "allreduce_coalesced"})
-BOTH_AGREE = frozenset({"_all_gather_base", "_reduce_scatter_base", "all_gather_into_tensor", "reduce_scatter_tensor"})
-LISTS_AGREE = frozenset({"all_gather", "reduce_scatter"})
-"""The list holds one tensor a rank, the same list on all ranks; the single tensor may rightly differ."""
+__all__ = ["Mismatch", "find_earlier_mismatch", "find_mismatch"]
 
 LOOKED_BACK = 64
 """So many operations of a group before the one in question are compared."""
@@ -35,14 +20,16 @@ SIBLING_HISTORY = 4
 class Mismatch:
     """One operation that members entered differently.
 
-    minority is empty when no side is sure to have more than half of those who entered, whoever is not heard of, and the
-    parallel groups of the same mesh do not tell which side was meant.
+    meant: what the majority did, if there is one. minority is empty when no side is sure to have more than half of
+    those who entered, whoever is not heard of, and the parallel groups of the same mesh do not tell which side was
+    meant.
     """
 
     op: StuckOp
     kind: HangKind
     signatures: tuple[tuple[Signature, tuple[int, ...]], ...]
     minority: frozenset[int]
+    meant: str
 
 
 def find_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
@@ -56,7 +43,7 @@ def find_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
         return None
     by_signature: dict[Signatures, list[int]] = {}
     for rank, operations in entries.items():
-        by_signature.setdefault(_signatures(operations), []).append(rank)
+        by_signature.setdefault(signatures(operations), []).append(rank)
     if len(by_signature) < 2:
         return None
     votes = Counter({signature: len(ranks) for signature, ranks in by_signature.items()})
@@ -73,6 +60,7 @@ def find_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
         minority=frozenset(rank for signature, ranks in by_signature.items() if signature != best for rank in ranks)
         if decided
         else frozenset(),
+        meant=best[0][0] if decided else op.op,
     )
 
 
@@ -101,12 +89,8 @@ def _history(progress: Progress, until: int) -> dict[int, set[Signatures]]:
     found: dict[int, set[Signatures]] = {}
     for rank in progress.group.collectives:
         for sequence in progress.recorded(rank, before=until + 1, last=LOOKED_BACK):
-            found.setdefault(sequence, set()).add(_signatures(progress.operations(rank, sequence)))
+            found.setdefault(sequence, set()).add(signatures(progress.operations(rank, sequence)))
     return found
-
-
-def _signatures(operations: list[Operation]) -> Signatures:
-    return tuple(sorted(map(_signature, operations)))
 
 
 def find_earlier_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
@@ -135,34 +119,3 @@ def _kind(signatures: list[Signatures]) -> HangKind:
     if len({tuple(elements for _, elements, _ in parts) for parts in signatures}) > 1:
         return HangKind.SHAPE_MISMATCH
     return HangKind.DTYPE_MISMATCH
-
-
-def _signature(operation: Operation) -> Signature:
-    dtypes = tuple(sorted({*operation.input_dtypes, *operation.output_dtypes}))
-    return operation.name, _elements(operation), dtypes
-
-
-def _elements(operation: Operation) -> Elements:
-    """The numbers of elements that must agree."""
-    inputs = tuple(prod(size) for size in operation.input_sizes)
-    outputs = tuple(prod(size) for size in operation.output_sizes)
-    if operation.name in INPUT_AGREES:
-        return inputs, ()
-    if operation.name in BOTH_AGREE:
-        return inputs, outputs
-    if operation.name in LISTS_AGREE:
-        if len(inputs) == len(outputs) == 1:
-            return inputs, outputs
-        return (inputs, ()) if len(inputs) > 1 else ((), outputs)
-    return (), ()
-
-
-def describe(signature: Signature) -> str:
-    """What one side did, for people: "all_reduce of 1024 elements (Float)"."""
-    name, (inputs, outputs), dtypes = signature
-    counts = inputs or outputs
-    text = name
-    if counts:
-        shown = ", ".join(str(count) for count in counts[:4]) + (", ..." if len(counts) > 4 else "")
-        text += f" of {shown} elements"
-    return f"{text} ({', '.join(dtypes)})" if dtypes else text

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from hangdrill.diagnosis.groups import GroupView
 from hangdrill.diagnosis.history import finished
+from hangdrill.diagnosis.signatures import signatures
 from hangdrill.diagnosis.status import StatusBook
 from hangdrill.diagnosis.views import RankView
 from hangdrill.model.dump import Operation
@@ -73,12 +74,35 @@ class Progress:
             for by_sequence in self.group.collectives.values()
             for sequence, operations in by_sequence.items()
         }
-        proven = 0
-        for rank in self.group.ranks:
-            for sequence, name in names.items():
-                if sequence > proven and name in SYNCHRONISING and self.finished(rank, sequence):
-                    proven = sequence
-        return proven
+        for sequence in sorted(names, reverse=True):
+            if names[sequence] in SYNCHRONISING:
+                finishers = [rank for rank in self.group.ranks if self.finished(rank, sequence)]
+                if any(self._proves(rank, sequence) for rank in finishers):
+                    return sequence
+        return 0
+
+    def _proves(self, rank: int, sequence: int) -> bool:
+        """Whether it means anything for those who are still inside that this rank finished.
+
+        Not if it did another operation under the same number: NCCL may end what is too short. Nor if it is its last of
+        gloo, which calls what has failed retired.
+        """
+        mine = self.operations(rank, sequence)
+        if not mine or (mine[0].backend == "gloo" and self._last[rank] <= sequence and self._inside(sequence)):
+            return not mine
+        return all(
+            theirs[0].backend != mine[0].backend or signatures(theirs) == signatures(mine)
+            for theirs in self._inside(sequence)
+        )
+
+    def _inside(self, sequence: int) -> list[list[Operation]]:
+        """The entries of those who have not finished it."""
+        entries = (
+            (rank, by_sequence[sequence])
+            for rank, by_sequence in self.group.collectives.items()
+            if sequence in by_sequence
+        )
+        return [operations for rank, operations in entries if not self._over(rank, operations)]
 
     def entered(self, rank: int, sequence: int) -> bool | None:
         """Whether the rank entered the group's collective of this sequence; None when nobody can know."""

@@ -13,7 +13,7 @@ from hangdrill.diagnosis.status import StatusBook
 from hangdrill.diagnosis.transfers import Transfer, find_transfers
 from hangdrill.diagnosis.views import RankView
 
-__all__ = ["Scene", "StuckOp", "due_ns", "look"]
+__all__ = ["Scene", "StuckOp", "look"]
 
 FROZEN_OPERATIONS = 4
 """So many operations are unfinished in a rank's record, though its peers finished them with it: it stood still."""
@@ -28,8 +28,10 @@ class StuckOp:
     """An operation that nobody's progress proves to be over.
 
     waiting: ranks inside of it; front: those for which it is the first such operation of its group. absent: members
-    that are known not to have entered it. unknown: members of whom nobody can know. firm: the record says that it is
-    unfinished (nccl2's batches are recorded as finished at once).
+    that are known not to have entered it. unknown: members of whom nobody can know. record_id: of the entry, on the
+    rank that has the lowest: ranks number what they do, and mostly do the same, so it says how early this comes in the
+    program, whatever the hosts' clocks say. firm: the record says that it is unfinished (nccl2's batches are recorded
+    as finished at once).
     """
 
     group: GroupView
@@ -41,6 +43,7 @@ class StuckOp:
     absent: frozenset[int]
     unknown: frozenset[int]
     created_ns: int
+    record_id: int
     firm: bool = True
 
     @property
@@ -148,19 +151,6 @@ def _add_collectives(scene: Scene, group: GroupView, progress: Progress) -> None
             scene.stuck.append(_collective(progress, sequence, frozenset(front), frozenset(inside), late.keys()))
 
 
-def due_ns(scene: Scene, op: StuckOp, rank: int) -> int:
-    """When an absent rank should have entered an operation, by its own clock: after its last operation in the group as
-    long as the first of the waiting ranks took from there. Clocks of hosts differ by more than operations last."""
-    progress = scene.progress_of(op.group)
-    waiting, last = min(op.waiting), 0 if op.p2p else progress.last(rank)
-    entries = progress.operations(waiting, op.sequence) if last else []
-    since = progress.operations(waiting, last) if last else []
-    mine = progress.operations(rank, last) if last else []
-    if not (entries and since and mine):
-        return op.created_ns
-    return mine[0].created_ns + entries[0].created_ns - since[0].created_ns
-
-
 def _late(scene: Scene, progress: Progress, sequence: int) -> dict[int, float]:
     """Ranks that entered after the timeout of the first was over, and by how many seconds; a minority, or none.
 
@@ -210,6 +200,7 @@ def _collective(
         absent=frozenset(rank for rank, entered in standing.items() if entered is False),
         unknown=frozenset(rank for rank, entered in standing.items() if entered is None),
         created_ns=min(operation.created_ns for operation in operations),
+        record_id=min(operation.record_id for operation in operations),
     )
 
 
@@ -241,6 +232,7 @@ def _transfer(group: GroupView, transfer: Transfer) -> StuckOp:
         absent=others if transfer.posted is False else frozenset(),
         unknown=others if transfer.posted is None else frozenset(),
         created_ns=transfer.operation.created_ns,
+        record_id=transfer.operation.record_id,
         firm=transfer.proven,
     )
 

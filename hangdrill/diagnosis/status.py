@@ -6,6 +6,7 @@ the sequence only of groups in which there were none.
 """
 
 from hangdrill.diagnosis.groups import DEFAULT_DESC, GroupView
+from hangdrill.diagnosis.history import NEW_BACKENDS
 from hangdrill.diagnosis.views import RankView
 from hangdrill.model.dump import Operation
 
@@ -64,7 +65,7 @@ def _base(group: GroupView) -> int | None:
         if group.p2p[rank]:
             return None
         for sequence, operations in collectives.items():
-            expected = -1 if operations[0].backend == "nccl2" else 0
+            expected = -1 if operations[0].backend in NEW_BACKENDS else 0
             offsets.update({(expected, operation.op_id - sequence) for operation in operations})
     if len(offsets) != 1:
         return None

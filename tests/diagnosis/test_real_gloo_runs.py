@@ -30,28 +30,6 @@ from hangdrill.recorder import read_evidence
 GLOO_NAMES = {"all_gather_into_tensor": "all_gather", "all_to_all_single": "all_to_all"}
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
-ANOTHER_GROUP = (
-    "the culprit is named, but the operation shown is the one it would have entered next, in its other group"
-)
-KNOWN_WRONG_STUCK = {
-    "mesh-2d-hold-rank-3-of-4": ANOTHER_GROUP,
-    "mesh-2d-spin-rank-2-of-4": ANOTHER_GROUP,
-    "all-to-all-wrong-op-rank-0-of-3": "the operation shown is what the culprit did instead (it has the lowest rank)",
-    "mesh-2d-wrong-op-rank-2-of-4": "the operation shown is what the culprit did instead (it has the lowest rank)",
-}
-KNOWN_WRONG_LOST = {
-    "mesh-2d-wrong-op-rank-2-of-4": "a lost rank whose agent counted it into another stuck operation is inferred",
-}
-
-
-def by_case_but(known: dict[str, str]) -> pytest.MarkDecorator:
-    """All cases. Of those the diagnosis is known to answer wrongly, the test says so when they are mended."""
-    marked = [
-        pytest.param(case, marks=pytest.mark.xfail(reason=known[case.name], strict=True) if case.name in known else ())
-        for case in CASES
-    ]
-    return pytest.mark.parametrize("case", marked, ids=lambda case: case.name)
-
 
 @by_case
 def test_the_answer_is_the_truth(case: Path) -> None:
@@ -65,7 +43,7 @@ def test_the_answer_is_the_truth(case: Path) -> None:
         assert diagnosis.kind.value == truth["kind"]
 
 
-@by_case_but(KNOWN_WRONG_STUCK)
+@by_case
 def test_the_stuck_operation_is_that_of_the_fault(case: Path) -> None:
     truth, stuck = truth_of(case), diagnose(case).stuck
     if "sequence" in truth and truth["workload"] != "pipeline":  # gloo records no send or receive
@@ -100,7 +78,7 @@ def test_the_order_of_the_files_changes_nothing(case: Path) -> None:
         assert diagnose_evidence(shuffled(evidence, seed)) == first
 
 
-@by_case_but(KNOWN_WRONG_LOST)
+@by_case
 def test_with_any_rank_lost_no_innocent_is_named(case: Path) -> None:
     """Neither its dump nor its trace was pulled: the collector's report of the rank is all there is."""
     truth, evidence = truth_of(case), read_evidence(case)

@@ -149,11 +149,14 @@ def test_no_dump_at_all_is_undecided() -> None:
 
 
 def test_an_unreadable_dump_is_passed_on_and_its_rank_unknown() -> None:
+    """Nor is the rank inferred: it had written something. Without the file it is."""
     cut = UnreadableDump(rank=1, file="fr_1", error="cut", salvaged_entries=0)
     nobody = UnreadableDump(rank=None, file="x", error="what")
     diagnosis = ask(*(one for one in hung() if one.rank != 1), unreadable=[cut, nobody])
     assert diagnosis.ranks.unreadable == (nobody, cut)
-    assert [(one.rank, one.basis) for one in diagnosis.culprits] == [(1, Basis.INFERRED)]
+    assert (diagnosis.verdict, diagnosis.culprits) == (HangVerdict.UNDECIDED, ())
+    without = ask(*(one for one in hung() if one.rank != 1), unreadable=[nobody])
+    assert [(one.rank, one.basis) for one in without.culprits] == [(1, Basis.INFERRED)]
 
 
 def test_a_salvaged_dump_ends_where_it_was_cut_so_nothing_is_said_of_what_follows() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from hangdrill.diagnosis.history import finished, seems_finished_at_once
+from hangdrill.diagnosis.history import NEW_BACKENDS, finished, seems_finished_at_once
 from hangdrill.model.diagnosis import StuckOperation
 from hangdrill.model.dump import Operation, RankDump
 from hangdrill.model.table import OperationTable
@@ -112,7 +112,7 @@ class _Kind:
         self.done = finished(kind)
         self.is_batch = kind.backend == "nccl" and kind.name == "coalesced"
         self.name = MOST_NAMES if self.is_batch else index.names.number(kind.name)
-        self.may_be_issued = kind.p2p and kind.backend == "nccl2"
+        self.may_be_issued = kind.p2p and kind.backend in NEW_BACKENDS
 
 
 class _Found:
