@@ -36,6 +36,11 @@ def test_a_backend_moves_what_torch_registered_it_for(backend, device):
     assert str(device_of(backend, 1)) == device
 
 
+def test_an_out_of_tree_backend_moves_what_it_registers_for():
+    torch.distributed.Backend.register_backend("fancy", lambda *given: None, devices=["cuda"])
+    assert str(device_of("fancy", 0)) == "cuda:0"
+
+
 def test_the_cpu_needs_no_binding_and_no_waiting():
     bind(torch.device("cpu"))
     synchronize(torch.device("cpu"))
