@@ -31,7 +31,7 @@ def device_of(backend: str, local_rank: int) -> Any:
 
 
 def _devices_of(name: str) -> list[str]:
-    """gloo serves GPUs too, through the host; it is drilled on the CPU. One from out of the tree is loaded by its name."""
+    """gloo serves GPUs too, through the host; it is drilled on the CPU. One from out of the tree is loaded first."""
     load = getattr(dist.Backend, "_ensure_backend_registered", None)
     if load is not None:
         load(name)
