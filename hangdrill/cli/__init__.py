@@ -10,13 +10,15 @@ from typing import NoReturn
 import click
 
 from hangdrill import __version__
-from hangdrill.cli.exits import Commands, exit_code_of
+from hangdrill.cli.exits import Commands, drop_output, exit_code_of
 from hangdrill.cli.incident import collect, diagnose
 from hangdrill.cli.look import list_command, schema, show
 from hangdrill.cli.past import check, clean
 from hangdrill.cli.preflight import preflight
 from hangdrill.cli.report import report
 from hangdrill.cli.run import run
+from hangdrill.cli.signals import end_by_interrupt
+from hangdrill.model.errors import ExitCode
 
 __all__ = ["cli", "main", "run_command"]
 
@@ -43,4 +45,8 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """The entry point: run the command line of this process, and exit with its code."""
-    sys.exit(run_command())
+    end_by_interrupt()
+    code = run_command()
+    if code == ExitCode.INTERRUPTED:
+        drop_output()
+    sys.exit(code)

@@ -9,26 +9,33 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from hangdrill.model.errors import ExitCode, HangdrillError
 
-__all__ = ["Commands", "exit_code_of"]
+__all__ = ["Commands", "drop_output", "exit_code_of"]
 
 
 class OutputGone(Exception):
     """The reader of our output went away (`| head`). click and rich would exit with 1, which says FAIL here."""
 
 
+class Stopped(Exception):
+    """INT, TERM or HUP. click would first write a line, which fails when the terminal is gone with the HUP."""
+
+
 class Commands(click.Group):
-    """A group whose commands do not end with click's own answer to a broken pipe."""
+    """A group whose commands do not end with click's own answers to a broken pipe and to an interrupt."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; click must not see a BrokenPipeError."""
+        """Run the command; click must see neither a BrokenPipeError nor a KeyboardInterrupt."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Stopped from error
         except BrokenPipeError as error:
             raise OutputGone from error
         except SystemExit as error:
@@ -42,7 +49,10 @@ def exit_code_of(command: Callable[[], object]) -> int:
     try:
         return _flushed(_ended(command))
     except (OutputGone, BrokenPipeError):
-        return _quiet()
+        drop_output()
+        return int(ExitCode.INTERRUPTED)
+    except KeyboardInterrupt:
+        return _interrupted()
 
 
 def _ended(command: Callable[[], object]) -> int:
@@ -52,14 +62,20 @@ def _ended(command: Callable[[], object]) -> int:
         raise
     except (HangdrillError, click.ClickException) as error:
         return _told(error)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("hangdrill: interrupted", err=True)
-        return int(ExitCode.INTERRUPTED)
+    except (Stopped, KeyboardInterrupt, click.Abort):
+        return _interrupted()
     except click.exceptions.Exit as error:
         return error.exit_code
     except Exception as error:
         return _bug(error)
     return int(answer) if isinstance(answer, int) else int(ExitCode.PASS)
+
+
+def _interrupted() -> int:
+    """Say so, where there is still somebody to tell; behind the ^C of a terminal on a line of its own."""
+    with suppress(OSError):
+        click.echo("\n" * sys.stderr.isatty() + "hangdrill: interrupted", err=True)
+    return int(ExitCode.INTERRUPTED)
 
 
 def _told(error: HangdrillError | click.ClickException) -> int:
@@ -75,15 +91,16 @@ def _told(error: HangdrillError | click.ClickException) -> int:
 
 
 def _flushed(code: int) -> int:
-    """Flush while an error can still be answered; at the interpreter's exit it would be a second one."""
-    sys.stdout.flush()
+    """Flush while an error can still be answered; at the interpreter's exit it would be a second one. Not after an
+    interrupt: it may have come because a reader that reads no more made us wait."""
+    if code != ExitCode.INTERRUPTED:
+        sys.stdout.flush()
     return code
 
 
-def _quiet() -> int:
-    """End without a word, and let the interpreter's last flush go nowhere."""
+def drop_output() -> None:
+    """Let the interpreter's last flush go nowhere. Only when the process ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return int(ExitCode.INTERRUPTED)
 
 
 def _bug(error: Exception) -> int:

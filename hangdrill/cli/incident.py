@@ -111,7 +111,7 @@ def collect(
 ) -> None:
     """Watch ranks through their sockets, pull their evidence at a hang, and store it with a manifest.
 
-    Runs until the ranks are gone, or until INT or TERM, after which it finishes what it has.
+    Runs until the ranks are gone, or until INT, TERM or HUP, after which it finishes what it has.
     """
     from hangdrill.collector import CollectorOptions
     from hangdrill.collector import collect as collect_evidence
@@ -134,7 +134,7 @@ def collect(
 
 
 def _stop_on_signals() -> threading.Event:
-    """An event that INT and TERM set."""
+    """An event that INT, TERM and HUP set; under nohup HUP stays ignored."""
     stop = threading.Event()
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -142,6 +142,8 @@ def _stop_on_signals() -> threading.Event:
 
     signal.signal(signal.SIGINT, ask)
     signal.signal(signal.SIGTERM, ask)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, ask)
     return stop
 
 

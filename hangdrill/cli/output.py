@@ -33,13 +33,28 @@ PIPED_COLUMNS = 120
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """The terminal, or plain text when piped; rich reads NO_COLOR and the like by itself."""
+    """The terminal, or plain text when piped; rich reads NO_COLOR and the like by itself. Nothing is markup.
+
+    A log has no width of its own: its tables get PIPED_COLUMNS, its sentences a line each, however long. With COLUMNS
+    set, a pipe is as wide as that.
+    """
     from rich.console import Console
 
-    is_piped = not (sys.stderr if stderr else sys.stdout).isatty()
-    # A log has no width of its own: COLUMNS if it is set, else wide enough for the tables.
-    width = PIPED_COLUMNS if is_piped and "COLUMNS" not in os.environ else None
-    return Console(stderr=stderr, highlight=False, soft_wrap=is_piped, width=width)
+    has_no_width = not (sys.stderr if stderr else sys.stdout).isatty() and not _columns()
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=has_no_width,
+        width=PIPED_COLUMNS if has_no_width else _columns(),
+    )
+
+
+def _columns() -> int | None:
+    """COLUMNS, where it is set to a width."""
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
 
 
 def python_of(option: str | None, environ: Mapping[str, str]) -> str:

@@ -135,6 +135,7 @@ def _tell(
     results: "list[DrillResult]", out_dir: Path, screen: "Console", *, as_json: bool, junit: Path | None
 ) -> "ExitCode":
     """Write summary.json and JUnit, print the results, and give the merged verdict's exit code."""
+    from hangdrill.report.cells import cell
     from hangdrill.report.summary import summary_of
     from hangdrill.report.terminal import print_matrix
 
@@ -146,7 +147,7 @@ def _tell(
         show_result(screen, results[0], out_dir / results[0].scenario)
     else:
         print_matrix(screen, results)
-        screen.print(f" {out_dir}", soft_wrap=True)
+        screen.print(cell(f" {out_dir}"), soft_wrap=True)
     return summary.verdict.exit_code
 
 

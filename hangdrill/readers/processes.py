@@ -1,20 +1,21 @@
 """Processes of this machine that read dumps, and that end: with their pool, by Ctrl-C, or when their parent is killed.
 
-They are forked from a server that has loaded the reader and has no threads. SIGINT is the parent's alone. A pipe that
-only the parent can close tells them to stop, and a process that does not stop then ends itself.
+They are forked from a server that has loaded the reader and has no threads. INT, TERM and HUP, which a terminal or a
+scheduler sends to all of a job, are the parent's alone. A pipe that only the parent can close tells them to stop, and a
+process that does not stop then ends itself.
 """
 
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from multiprocessing import connection, forkserver, resource_tracker
 
 from hangdrill.model.errors import MachineError
 from hangdrill.readers.batches import Batch, Read, read_batch
+from hangdrill.readers.deferred import ENDING, uninterrupted
 from hangdrill.recorder import Outcome
 
 __all__ = ["Processes"]
@@ -36,7 +37,7 @@ class Processes:
         self._renewals = 0
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOAD)
-        self._open()
+        self._open_or_close()
 
     def submit(self, read: Read, batch: Batch) -> Future[tuple[Outcome, ...]]:
         """In one of the processes."""
@@ -48,7 +49,7 @@ class Processes:
         self._renewals += 1
         if self._renewals > MAX_RENEWALS:
             return False
-        self._open()
+        self._open_or_close()
         return True
 
     def check(self) -> None:
@@ -65,10 +66,18 @@ class Processes:
         self.executor.shutdown(wait=True, cancel_futures=True)
         self._stop_reader.close()
 
+    def _open_or_close(self) -> None:
+        """An interrupt meanwhile waits until all are started, and then ends them: a process whose start is cut short
+        writes a traceback."""
+        with ExitStack() as stack:
+            with uninterrupted():
+                self._open()
+                stack.callback(self.close)
+            stack.pop_all()
+
     def _open(self) -> None:
         """All processes are started before anything is read: a pool that breaks while it starts more loses some."""
-        with _no_sigint():
-            forkserver.ensure_running()
+        _start_servers()
         self._stop_reader, self._stop_writer = self._context.Pipe(duplex=False)
         go_reader, go_writer = self._context.Pipe(duplex=False)
         self.executor = ProcessPoolExecutor(
@@ -79,13 +88,14 @@ class Processes:
                 self.executor.submit(_wait_for_go)
 
 
-@contextmanager
-def _no_sigint() -> Iterator[None]:
-    """What is started meanwhile never gets a SIGINT, not even before it could say that it ignores them."""
-    resource_tracker.ensure_running()  # it unblocks SIGINT when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _start_servers() -> None:
+    """The fork server and Python's resource tracker never get what ends the parent, not even before they could say that
+    they ignore it, and so it is with the workers: they inherit what is blocked."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
-        yield
+        resource_tracker.ensure_running()  # it unblocks INT and TERM when it starts, and ignores them
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -94,6 +104,7 @@ def _begin(stop: "connection.Connection", go: "connection.Connection") -> None:
     """The first thing that a worker does."""
     _go.append(go)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # by which a pool that broke ends its other workers
     threading.Thread(target=_end_with, args=(stop,), name="hangdrill-parent-watch", daemon=True).start()
 
 

@@ -1,6 +1,6 @@
 """`hangdrill diagnose` for people: the sentence, who is stuck where, the time around it, what is missing, what is next.
 
-It prints a Story, and nothing else: text out of a dump cannot move the cursor or fill the screen.
+It prints a Story, and nothing else: text out of a dump cannot move the cursor, fill the screen or be read as markup.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,6 +14,7 @@ from rich.text import Text
 from hangdrill.checks.words import ranks_text
 from hangdrill.diagnosis import sentence
 from hangdrill.model.diagnosis import Basis, Diagnosis
+from hangdrill.report.cells import cell
 from hangdrill.report.story import Story, seconds_text, shown, tell_story
 from hangdrill.report.story.ranks import label_of
 from hangdrill.report.story.values import Gap, Role, StuckRow, TimelineRow
@@ -32,7 +33,7 @@ def print_diagnosis(console: Console, diagnosis: Diagnosis, said: str = "", stor
     """Everything that the diagnosis says; its own sentence first, or the one given. story: with the dumps, it also
     says the line that each rank waits at, and the time around the stall."""
     story = story or tell_story(diagnosis)
-    console.print(Text.assemble(hang_text(diagnosis.verdict), f"  {shown(said or sentence(diagnosis), 2_000)}"))
+    _print_sentence(console, hang_text(diagnosis.verdict), cell(shown(said or sentence(diagnosis), 2_000)))
     _print_rows(console, _summary(diagnosis, story))
     if any(row.operation for row in story.stuck):
         _print_table(console, "where each rank stands", _stuck_table(story))
@@ -66,15 +67,15 @@ def _rest(story: Story) -> Rows:
 
 def _gap_text(gap: Gap) -> Text:
     what = ", ".join(part for part in (ranks_text(gap.ranks) if gap.ranks else "", gap.detail) if part)
-    return Text.assemble(what, "\n", ("would have told: ", "dim"), gap.told)
+    return Text.assemble(cell(what), "\n", ("would have told: ", "dim"), cell(gap.told))
 
 
 def _stuck_table(story: Story) -> Table:
     has_lines = any(row.place.text for row in story.stuck)
     table = _table("ranks", "state", "operation", *(["waits at"] if has_lines else []), "entered")
     for row in story.stuck[:MOST_ROWS]:
-        line = [row.place.text] if has_lines else []
-        table.add_row(label_of(row.ranks), _state(row), _operation(row), *line, _since(row))
+        line = [cell(row.place.text)] if has_lines else []
+        table.add_row(cell(label_of(row.ranks)), _state(row), cell(_operation(row)), *line, cell(_since(row)))
     _add_rest(table, len(story.stuck) - MOST_ROWS + story.stuck_hidden, "row")
     return table
 
@@ -101,7 +102,7 @@ def _since(row: StuckRow) -> str:
 def _timeline_table(story: Story) -> Table:
     table = _table("ranks", "last operations")
     for row in story.timeline.rows[:MOST_ROWS]:
-        table.add_row(label_of(row.ranks), _marks(row))
+        table.add_row(cell(label_of(row.ranks)), _marks(row))
     _add_rest(table, sum(len(row.ranks) for row in story.timeline.rows[MOST_ROWS:]) + story.timeline.hidden, "rank")
     return table
 
@@ -126,18 +127,31 @@ def _marks(row: TimelineRow) -> Text:
 
 def _add_rest(table: Table, count: int, noun: str) -> None:
     if count > 0:
-        table.add_row(f"{count} more {noun}{'s' if count > 1 else ''}", style="dim")
+        table.add_row(cell(f"{count} more {noun}{'s' if count > 1 else ''}"), style="dim")
 
 
 def _table(*names: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim", border_style="dim", pad_edge=False)
     for name in names:
-        table.add_column(name, overflow="fold", no_wrap=name == "state")
+        table.add_column(cell(name), overflow="fold", no_wrap=name == "state")
     return table
 
 
+def _print_sentence(console: Console, verdict: Text, said: Text) -> None:
+    """Side by side; on one line, however long, where nobody looks at columns."""
+    if console.soft_wrap:
+        console.print(Text.assemble(verdict, "  ", said))
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(verdict, said)
+    console.print(table)
+
+
 def _print_table(console: Console, title: str, table: Table) -> None:
-    console.print(Padding(Text(title, style="cyan"), (1, 0, 0, 2), expand=False))
+    heading = Text(title, style="cyan", overflow="fold", no_wrap=False)  # a Padding cuts what is not wrapped
+    console.print(Padding(heading, (1, 0, 0, 2), expand=False))
     console.print(Padding(table, (0, 0, 0, 4), expand=False))
 
 
@@ -146,6 +160,6 @@ def _print_rows(console: Console, rows: Iterable[tuple[str, str | Text]]) -> Non
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in rows:
-        table.add_row(name, Text(text) if isinstance(text, str) else text)
+        table.add_row(cell(name), cell(text) if isinstance(text, str) else text)
     if table.row_count:
         console.print(Padding(table, (1, 0, 0, 2), expand=False))

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hangdrill.model.run import DrillResult
+from hangdrill.report.cells import cell
 from hangdrill.report.style import RANK_STYLES, state_text, verdict_text
 
 __all__ = ["LiveDisplay", "LiveListener"]
@@ -72,26 +73,26 @@ class LiveListener:
         with self._lock:
             table = Table.grid(padding=(0, 2))
             for rank, (state, detail) in sorted(self._ranks.items()):
-                table.add_row(f"  rank {rank}", state_text(state, detail))
-            notes = [Text(f"  note: {text}") for text in self._notes]
+                table.add_row(cell(f"  rank {rank}"), state_text(state, detail))
+            notes = [cell(f"  note: {text}") for text in self._notes]
             return Group(self._headline(), table, *notes)
 
     def compact(self) -> tuple[RenderableType, ...]:
         """One of several drills: name, time, phase or verdict, and its ranks as a count of each state."""
         with self._lock:
-            name = Text(self.name, overflow="ellipsis", no_wrap=True)
+            name = _on_one_line(self.name)
             elapsed = Text(f"{self._elapsed_s():.1f} s", style="dim")
             if self._result is not None:
-                told = Text(self._result.sentence, overflow="ellipsis", no_wrap=True)
+                told = _on_one_line(self._result.sentence)
                 return name, elapsed, verdict_text(self._result.verdict), told
-            return name, elapsed, Text(self._phase[0]), self._counts()
+            return name, elapsed, cell(self._phase[0]), self._counts()
 
     def _headline(self) -> RenderableType:
         name, detail = self._phase
-        parts = [(f"{self.name}  ", "bold"), (f"{self._elapsed_s():.1f} s  ", "dim")]
+        parts = [cell(f"{self.name}  ", "bold"), cell(f"{self._elapsed_s():.1f} s  ", "dim")]
         if self._result is not None:
             return Text.assemble(*parts, verdict_text(self._result.verdict))
-        self._spinner.update(text=Text.assemble(*parts, name, (f"  {detail}" if detail else "", "dim")))
+        self._spinner.update(text=Text.assemble(*parts, cell(name), cell(f"  {detail}" if detail else "", "dim")))
         return self._spinner
 
     def _counts(self) -> Text:
@@ -153,3 +154,9 @@ class LiveDisplay:
         waiting = self._total - len(listeners)
         line = f"{len(finished)} of {self._total} drills over, {len(running)} running, {waiting} to come"
         return Group(table, Text.assemble((line, "dim")))
+
+
+def _on_one_line(text: str) -> Text:
+    found = cell(text)
+    found.overflow, found.no_wrap = "ellipsis", True
+    return found

@@ -8,6 +8,7 @@ from rich.text import Text
 from hangdrill.checks.words import count_text
 from hangdrill.model.preflight import Preflight, Severity
 from hangdrill.model.verdict import Verdict
+from hangdrill.report.cells import cell
 from hangdrill.report.style import severity_text, verdict_text
 
 __all__ = ["print_preflight"]
@@ -23,10 +24,12 @@ def print_preflight(console: Console, preflight: Preflight) -> None:
     """All of it; the verdict comes last, where the eye is after a long list."""
     _print_looked_at(console, preflight)
     for finding in preflight.findings:
-        head = Text.assemble(severity_text(finding.severity), "  ", (finding.id, "bold"), "  ", (finding.where, "dim"))
+        head = Text.assemble(
+            severity_text(finding.severity), "  ", cell(finding.id, "bold"), "  ", cell(finding.where, "dim")
+        )
         _print_line(console, head, 1)
-        _print_line(console, Text(finding.what), 4)
-        _print_line(console, Text.assemble(("mend: ", "bold cyan"), finding.mend), 4)
+        _print_line(console, cell(finding.what), 4)
+        _print_line(console, Text.assemble(("mend: ", "bold cyan"), cell(finding.mend)), 4)
         console.print()
     counts = _counts(preflight)
     sentence = Text.assemble(verdict_text(preflight.verdict), f"  {SENTENCES[preflight.verdict]}")
@@ -38,7 +41,7 @@ def _print_looked_at(console: Console, preflight: Preflight) -> None:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in preflight.looked_at.items():
-        table.add_row(name, Text(text))
+        table.add_row(cell(name), cell(text))
     console.print()
     console.print(Padding(table, (0, 0, 1, 1), expand=False))
 

@@ -8,6 +8,7 @@ from rich.text import Text
 from hangdrill.model.diagnosis import HangVerdict
 from hangdrill.model.preflight import Severity
 from hangdrill.model.verdict import Verdict
+from hangdrill.report.cells import cell
 
 __all__ = ["AMBER", "RANK_STYLES", "hang_text", "rank_text", "severity_text", "state_text", "verdict_text"]
 
@@ -56,9 +57,9 @@ def severity_text(severity: Severity) -> Text:
 def state_text(state: str, detail: str = "") -> Text:
     """A rank's state, and what there is to say of it; the fault alone when the state is not known."""
     if not state:
-        return Text.assemble((detail, RANK_STYLES["held"]))
-    text = Text.assemble((state, RANK_STYLES.get(state, "default")))
-    return text.append(f" ({detail})") if detail and detail != state else text
+        return cell(detail, RANK_STYLES["held"])
+    text = cell(state, RANK_STYLES.get(state, "default"))
+    return Text.assemble(text, cell(f" ({detail})")) if detail and detail != state else text
 
 
 def rank_text(rank: int, state: str, detail: str = "") -> Text:

@@ -15,6 +15,7 @@ from rich.text import Text
 from hangdrill.checks.words import count_text, list_text
 from hangdrill.model.run import CheckResult, DrillResult, RecordedRun
 from hangdrill.model.verdict import Verdict
+from hangdrill.report.cells import cell
 from hangdrill.report.diagnosed import print_diagnosis
 from hangdrill.report.matrix import CellWord, axes, cell_text, cells_of, is_matrix, of_field, remarks, total_text
 from hangdrill.report.ranks import MISSING, RankRow, rank_rows
@@ -39,10 +40,10 @@ def print_result(console: Console, result: DrillResult, run_dir: Path | str, run
         console.print(_ranks_table(rows))
     console.print()
     if result.sentence:
-        _print_line(console, Text.assemble((result.sentence, "bold")))
+        _print_line(console, cell(result.sentence, "bold"))
         console.print()
     _print_line(console, _verdict_line(result))
-    console.print(Text.assemble(" ", (str(run_dir), "dim")), soft_wrap=True)
+    console.print(Text.assemble(" ", cell(str(run_dir), "dim")), soft_wrap=True)
 
 
 def print_summary(console: Console, results: Sequence[DrillResult]) -> None:
@@ -54,7 +55,7 @@ def print_summary(console: Console, results: Sequence[DrillResult]) -> None:
     for result in results:
         total_s = result.timings.total_s
         elapsed = "" if total_s is None else f"{total_s:.1f} s"
-        table.add_row(verdict_text(result.verdict), result.scenario, elapsed, _reason(result))
+        table.add_row(verdict_text(result.verdict), cell(result.scenario), cell(elapsed), _reason(result))
     console.print()
     console.print(table)
     console.print()
@@ -71,26 +72,26 @@ def print_matrix(console: Console, results: Sequence[DrillResult]) -> None:
     table = _table("fault", *(_broken_at_hyphen(workload) for workload in workloads))
     table.columns[0].no_wrap = True
     for kind in kinds:
-        table.add_row(kind, *(_cell(cell_text(of_field(cells, workload, kind))) for workload in workloads))
+        table.add_row(cell(kind), *(_coloured(cell_text(of_field(cells, workload, kind))) for workload in workloads))
     console.print()
     console.print(table)
     console.print()
     for line in remarks(cells):
-        _print_line(console, Text(line))
-    _print_line(console, Text.assemble((total_text(cells), "bold")))
+        _print_line(console, cell(line))
+    _print_line(console, cell(total_text(cells), "bold"))
     _print_line(console, _counts_line(results))
 
 
 def print_plan(console: Console, title: str, sections: Mapping[str, str | Sequence[str]]) -> None:
     """What a drill would do: a title, then named texts, or named lists of lines."""
-    console.print(Text.assemble((title, "bold")))
+    console.print(cell(title, "bold"))
     table = Table.grid(padding=(0, 2))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, content in sections.items():
         lines = [content] if isinstance(content, str) else list(content)
         for index, line in enumerate(lines or ["-"]):
-            table.add_row(name if index == 0 else "", Text(line))
+            table.add_row(cell(name if index == 0 else ""), cell(line))
     console.print(Padding(table, (1, 0, 0, 2)))
 
 
@@ -100,13 +101,13 @@ def _checks_table(checks: Iterable[CheckResult]) -> Table:
     table.columns[1].no_wrap = True
     for alike in _alike(checks):
         first = alike[0]
-        detail = Text(first.detail)
+        detail = cell(first.detail)
         if first.mend and first.verdict is not Verdict.PASS:
-            detail = Text.assemble(detail, "\n", ("mend: ", "bold cyan"), first.mend)
+            detail = Text.assemble(detail, "\n", ("mend: ", "bold cyan"), cell(first.mend))
         if len(alike) > 1:
-            detail = Text.assemble(detail, "\n", (", ".join(check.name for check in alike), "dim"))
+            detail = Text.assemble(detail, "\n", cell(", ".join(check.name for check in alike), "dim"))
         name = first.name if len(alike) == 1 else count_text(len(alike), "check")
-        table.add_row(name, verdict_text(first.verdict), detail)
+        table.add_row(cell(name), verdict_text(first.verdict), detail)
     return table
 
 
@@ -123,16 +124,18 @@ def _alike(checks: Iterable[CheckResult]) -> list[list[CheckResult]]:
 def _ranks_table(rows: Sequence[RankRow]) -> Table:
     """Columns of which nothing is known are left out."""
     columns = {
-        "dump": [Text(row.dump, style="bold red" if row.dump == MISSING else "") for row in rows],
-        "last operation": [Text(row.last_operation) for row in rows],
-        "stands at": [Text(row.place) for row in rows],
+        "dump": [cell(row.dump, "bold red" if row.dump == MISSING else "") for row in rows],
+        "last operation": [cell(row.last_operation) for row in rows],
+        "stands at": [cell(row.place) for row in rows],
     }
-    known = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
+    known = {name: cells for name, cells in columns.items() if any(one.plain for one in cells)}
     table = _table("rank", "state", *known)
     table.columns[0].justify = "right"
     table.columns[1].no_wrap = True
     for index, row in enumerate(rows):
-        table.add_row(str(row.rank), state_text(row.state, row.fault), *(cells[index] for cells in known.values()))
+        table.add_row(
+            cell(str(row.rank)), state_text(row.state, row.fault), *(cells[index] for cells in known.values())
+        )
     return table
 
 
@@ -144,7 +147,7 @@ def _verdict_line(result: DrillResult) -> Text:
     ]
     took = f" in {result.timings.total_s:.1f} s" if result.timings.total_s is not None else ""
     checks = f"checks: {', '.join(counts)}" if counts else "no check"
-    return Text.assemble(verdict_text(result.verdict), f"  {result.scenario}{took}; {checks}")
+    return Text.assemble(verdict_text(result.verdict), "  ", cell(f"{result.scenario}{took}; {checks}"))
 
 
 def _counts_line(results: Sequence[DrillResult]) -> Text:
@@ -163,16 +166,16 @@ def _reason(result: DrillResult) -> Text:
     if result.verdict is Verdict.UNKNOWN:
         troubled.sort(key=lambda check: check.name != "culprit")
     if result.verdict is Verdict.PASS or not troubled:
-        return Text(result.sentence)
+        return cell(result.sentence)
     first = troubled[0]
     others = list_text([check.name for check in troubled[1:]], most=3)
-    return Text(f"{first.name}: {first.detail}" + (f"; also {others}" if others else ""))
+    return cell(f"{first.name}: {first.detail}" + (f"; also {others}" if others else ""))
 
 
 def _table(*names: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim", border_style="dim")
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(cell(name), overflow="fold")
     return table
 
 
@@ -181,10 +184,10 @@ def _broken_at_hyphen(name: str) -> str:
     return "-\n".join(name.rsplit("-", maxsplit=1))
 
 
-def _cell(text: str) -> Text:
+def _coloured(text: str) -> Text:
     """Coloured by the worst word in it."""
     style = next((style for word, style in CELL_STYLES.items() if word.value in text), "")
-    return Text(text, style=style)
+    return cell(text, style)
 
 
 def _print_line(console: Console, text: Text) -> None:

@@ -119,7 +119,9 @@ def test_people_read_the_finding_its_place_its_mend_and_the_verdict(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert run_command(["preflight", *QUICK, "--", "TORCH_DIST_USE_NCCL2=false", *GOOD[1:]]) == 1
-    text = capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    text = " ".join(line.strip() for line in lines)
     assert "LOSES EVIDENCE  rollback-misspelled  TORCH_DIST_USE_NCCL2" in text
     assert "mend: set TORCH_DIST_USE_NCCL2=0, or unset it" in text
     assert "FAIL  a hang in this environment would leave less evidence than it should; 1 loses evidence" in text

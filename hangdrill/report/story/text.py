@@ -3,7 +3,7 @@ And how a time is said."""
 
 import re
 
-__all__ = ["MOST_CHARACTERS", "seconds_text", "shown"]
+__all__ = ["MOST_CHARACTERS", "harmless", "seconds_text", "shown"]
 
 MOST_CHARACTERS = 300
 
@@ -16,6 +16,11 @@ def shown(text: str, most: int = MOST_CHARACTERS) -> str:
     if len(text) > most:
         half = most // 2
         text = f"{text[:half]} ... {text[-half:]}"
+    return harmless(text)
+
+
+def harmless(text: str) -> str:
+    """The text on one line, with its dangerous characters replaced."""
     return DANGEROUS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
