@@ -6,9 +6,8 @@ unfinished, and the last of each sort); of all others it is only known that they
 after all finds it here.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-
-import msgspec
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 
 from hangdrill.model.dump import Operation, OperationState
 from hangdrill.model.table import OperationTable
@@ -51,16 +50,21 @@ class History:
         self._keys = [(kind.group_name, kind.group_desc) for kind in table.kinds]
         self._transfers: dict[Key, dict[tuple[str, int | None], list[int]]] | None = None
 
+    @cached_property
+    def first_open(self) -> int | None:
+        """The row of the first unfinished operation."""
+        return next((row for row, kind in enumerate(self.table.kind) if not self._over[kind]), None)
+
     def notable(self) -> list[Operation]:
         """What is unfinished, the last of each sort, and the last of all; in the recorder's order."""
         table = self.table
         rows = set(range(max(0, len(table) - LAST), len(table)))
         last: dict[tuple[object, ...], list[int]] = {}
-        kinds = bytes(table.kind) if table.kind.itemsize == 1 else table.kind.tolist()
+        places = _places(table.kind, len(table.kinds), self._over)
         for number, kind in enumerate(table.kinds):
             if not self._over[number]:
-                rows.update(_rows_of(kinds, number))
-            last.setdefault(_sort(kind), []).extend(_last_rows_of(kinds, number))
+                rows.update(places[number])
+            last.setdefault(_sort(kind), []).extend(places[number][-LAST_OF_SORT:])
         for some in last.values():
             rows.update(sorted(some)[-LAST_OF_SORT:])
         rows.update(beside for row in tuple(rows) for beside in self._of_same_batch(row))
@@ -129,78 +133,28 @@ class History:
         return History(OperationTable.of(operation for operation in self.table if wanted(operation)))
 
 
-def settle_batches(table: OperationTable) -> OperationTable:
-    """Give the parts of a coalesced batch the state of the batch.
-
-    nccl-legacy leaves the parts `scheduled` for good and records the truth in an entry "coalesced" that shares their
-    sequence; where that entry was left out because it had finished, so have the parts. Of coalesced collectives there
-    may be no parts: then the entry is the operation.
-    """
-    batches = [rows for rows in _legacy_batches(table) if len(rows) > 1]
-    coalesced = [kind.name == "coalesced" for kind in table.kinds]
-    if not batches:
-        return table
-    over = [finished(kind) for kind in table.kinds]
-    kinds, kind = list(table.kinds), list(table.kind)
-    changed: dict[tuple[int, bool], int] = {}
-    for rows in batches:
-        done = all(over[kind[row]] for row in rows if coalesced[kind[row]])
-        for row in rows:
-            if over[kind[row]] is not done:
-                place = changed.setdefault((kind[row], done), len(kinds))
-                if place == len(kinds):
-                    kinds.append(_with_state(kinds[kind[row]], done=done))
-                kind[row] = place
-    spoken_for = {row for rows in batches for row in rows if coalesced[table.kind[row]]}
-    kept = [row for row in range(len(table)) if row not in spoken_for]
-    return OperationTable(
-        kinds,
-        [kind[row] for row in kept],
-        record_ids=[table.record_ids[row] for row in kept],
-        sequences=[table.sequences[row] for row in kept],
-        op_ids=[table.op_ids[row] for row in kept],
-        created_ns=[table.created_ns[row] for row in kept],
-        started_ns=[table.started_ns[row] for row in kept],
-        completed_ns=[table.completed_ns[row] for row in kept],
-    )
-
-
-def _legacy_batches(table: OperationTable) -> Iterable[list[int]]:
-    """Rows of nccl-legacy, by group, number space and sequence."""
-    places = {
-        number: (kind.group_name, kind.group_desc, kind.p2p)
-        for number, kind in enumerate(table.kinds)
-        if kind.backend == "nccl"
-    }
-    batches: dict[tuple[object, int], list[int]] = {}
-    if places:
-        for row, (kind, sequence) in enumerate(zip(table.kind, table.sequences, strict=True)):
-            if kind in places:
-                batches.setdefault((places[kind], sequence), []).append(row)
-    return batches.values()
-
-
-def _with_state(operation: Operation, *, done: bool) -> Operation:
-    state = OperationState.COMPLETED if done else OperationState.SCHEDULED
-    return msgspec.structs.replace(operation, state=state, retired=done)
-
-
 def _sort(kind: Operation) -> tuple[object, ...]:
     """What makes operations of the same sort, for which the last stands."""
     return kind.group_name, kind.group_desc, kind.pg_id, kind.backend, kind.name, kind.p2p, kind.peer, finished(kind)
 
 
-def _last_rows_of(kinds: bytes | list[int], number: int) -> Iterator[int]:
-    """The last LAST_OF_SORT rows of a kind."""
+def _places(column: Sequence[int], count: int, over: list[bool]) -> list[list[int]]:
+    """For each kind the rows it is in: all of them, or of one that is over at least the last LAST_OF_SORT."""
+    if count > 0x100:
+        places: list[list[int]] = [[] for _ in range(count)]
+        for row, kind in enumerate(column):
+            places[kind].append(row)
+        return places
+    kinds = bytes(column)
+    return [_last_rows(kinds, kind) if over[kind] else list(_rows_of(column, kind)) for kind in range(count)]
+
+
+def _last_rows(kinds: bytes, kind: int) -> list[int]:
+    found: list[int] = []
     end = len(kinds)
-    for _ in range(LAST_OF_SORT):
-        if isinstance(kinds, bytes):
-            end = kinds.rfind(number, 0, end)
-        else:
-            end = next((row for row in range(end - 1, -1, -1) if kinds[row] == number), -1)
-        if end < 0:
-            return
-        yield end
+    while len(found) < LAST_OF_SORT and (end := kinds.rfind(kind, 0, end)) >= 0:
+        found.append(end)
+    return found[::-1]
 
 
 def _rows_of(column: Iterable[int], value: int) -> Iterator[int]:

@@ -94,9 +94,10 @@ def _history(progress: Progress, until: int) -> dict[int, set[Signatures]]:
 
 
 def find_earlier_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
-    """The first mismatch not long before a stuck collective of gloo, which calls what has failed finished.
+    """The first mismatch not long before a stuck collective that all have entered.
 
-    Other backends do not, and a mismatch that did finish may have been harmless.
+    gloo calls what has failed finished, and NCCL may finish two operations that have nothing to do with each other; but
+    of NCCL, another shape or dtype that did finish may have been harmless.
     """
     if op.p2p:
         return None
@@ -105,10 +106,8 @@ def find_earlier_mismatch(scene: Scene, op: StuckOp) -> Mismatch | None:
     for sequence in sorted({sequence for sequences in recorded.values() for sequence in sequences}):
         waiting = frozenset(rank for rank, sequences in recorded.items() if sequence in sequences)
         first = progress.operations(min(waiting), sequence)[0]
-        if first.backend != "gloo":
-            return None
         found = find_mismatch(scene, replace(op, op=first.name, sequence=sequence, waiting=waiting))
-        if found is not None:
+        if found is not None and (first.backend == "gloo" or found.kind is HangKind.OP_MISMATCH):
             return found
     return None
 

@@ -6,6 +6,7 @@ where a whole history, the agent's count, a list of all active operations or the
 """
 
 from collections.abc import Mapping
+from itertools import takewhile
 
 from hangdrill.diagnosis.groups import GroupView
 from hangdrill.diagnosis.history import finished
@@ -24,6 +25,9 @@ SYNCHRONISING = frozenset({
 """Operations that no rank can finish before all have entered. The root of a broadcast can, and so can the leaves of a
 reduce, gather or scatter."""
 
+SHORTEST_RING = 64
+"""Nobody keeps fewer operations than this; torch's default is 2000."""
+
 Failed = frozenset[tuple[int, int]]
 """(rank, record id) of operations whose rank reported that they failed, whatever the recorder says."""
 
@@ -41,7 +45,9 @@ class Progress:
         self.views = views
         self.failed = failed
         self.counts = counts
+        self.statuses = statuses
         self.untrusted: set[int] = set()
+        self._over_to: dict[int, int] = {}
         self._last: dict[int, int] = {}
         self._recorded: dict[int, int] = {}
         self._sure: dict[int, bool] = {}
@@ -68,32 +74,54 @@ class Progress:
         return last, listed or status is not None
 
     def _proven(self) -> int:
-        """The last sequence that some rank finished and nobody can finish unless all have entered it; 0 if none."""
-        names = {
-            sequence: operations[0].name
-            for by_sequence in self.group.collectives.values()
-            for sequence, operations in by_sequence.items()
-        }
-        for sequence in sorted(names, reverse=True):
-            if names[sequence] in SYNCHRONISING:
-                finishers = [rank for rank in self.group.ranks if self.finished(rank, sequence)]
-                if any(self._proves(rank, sequence) for rank in finishers):
-                    return sequence
+        """The last sequence that some rank finished and nobody can finish unless all have entered it; 0 if none, or
+        if nobody knows the members: then several groups may go by one name."""
+        if not self.group.certain and not self.group.is_default:
+            return 0
+        finishers: dict[int, list[int]] = {}
+        doubted: set[int] = set()
+        for rank, by_sequence in self.group.collectives.items():
+            for sequence, operations in by_sequence.items():
+                finishers.setdefault(sequence, [])
+                if operations[0].name not in SYNCHRONISING:
+                    doubted.add(sequence)
+                elif self._over(rank, operations):
+                    finishers[sequence].append(rank)
+        left_out = self._left_out()
+        for sequence in sorted(finishers, reverse=True):
+            if self._proves(finishers[sequence], sequence):
+                return sequence
+            if sequence not in doubted and self._is_left_out(left_out, sequence):
+                return sequence
         return 0
 
-    def _proves(self, rank: int, sequence: int) -> bool:
-        """Whether it means anything for those who are still inside that this rank finished.
+    def _left_out(self) -> list[tuple[int, int]]:
+        """(sequence, rank): up to there the rank has finished all, of those that list only what is unfinished."""
+        lists = (rank for rank in self.group.ranks if rank in self.views and not self.views[rank].full)
+        return sorted(((self._over_until(rank), rank) for rank in lists), reverse=True)
 
-        Not if it did another operation under the same number: NCCL may end what is too short. Nor if it is its last of
-        gloo, which calls what has failed retired.
+    def _is_left_out(self, left_out: list[tuple[int, int]], sequence: int) -> bool:
+        """Whether some rank has finished it and does not list it, so that it can only have been what others say."""
+        until = takewhile(lambda one: one[0] >= sequence, left_out)
+        return any(sequence not in self.group.collectives.get(rank, {}) for _, rank in until)
+
+    def _proves(self, finishers: list[int], sequence: int) -> bool:
+        """Whether it means anything for those who are still inside that these ranks finished.
+
+        Not if they did another operation under the same number: NCCL may end what is too short. Nor if it is their last
+        of gloo, which calls what has failed retired.
         """
-        mine = self.operations(rank, sequence)
-        if not mine or (mine[0].backend == "gloo" and self._last[rank] <= sequence and self._inside(sequence)):
-            return not mine
-        return all(
-            theirs[0].backend != mine[0].backend or signatures(theirs) == signatures(mine)
-            for theirs in self._inside(sequence)
-        )
+        if not finishers:
+            return False
+        inside = self._inside(sequence)
+        asked = {theirs[0].backend: signatures(theirs) for theirs in inside}
+        alike = len({(theirs[0].backend, signatures(theirs)) for theirs in inside}) == len(asked)
+        for rank in finishers:
+            mine = self.operations(rank, sequence)
+            doubtful = mine[0].backend == "gloo" and self._last.get(rank, 0) <= sequence
+            if not inside or (not doubtful and alike and asked.get(mine[0].backend) in {None, signatures(mine)}):
+                return True
+        return False
 
     def _inside(self, sequence: int) -> list[list[Operation]]:
         """The entries of those who have not finished it."""
@@ -137,11 +165,24 @@ class Progress:
         ]
 
     def finished(self, rank: int, sequence: int) -> bool:
-        """Whether the rank is known to have finished it: recorded so, forgotten since, or left out of active ones."""
-        operations = self.operations(rank, sequence)
-        if operations:
-            return self._over(rank, operations)
-        return rank in self.views and sequence <= self._recorded[rank]
+        """Whether the rank is known to have finished it: recorded so, or a later one of the group (they end in order).
+        That it is not recorded any more proves nothing: the ring may be shorter than what is unfinished."""
+        return sequence <= self._over_until(rank)
+
+    def _over_until(self, rank: int) -> int:
+        """The last sequence that the rank is known to have finished, before which it has finished all; 0 for none."""
+        known = self._over_to.get(rank)
+        if known is None:
+            mine = self.group.collectives.get(rank, {})
+            known = max((sequence for sequence in mine if self._over(rank, mine[sequence])), default=0)
+            first_open = min((sequence for sequence in mine if not self._over(rank, mine[sequence])), default=0)
+            told = self.statuses.completed(self.group, rank) or 0
+            view = self.views.get(rank)
+            if view is not None and view.listed and not view.full and not _fills_its_ring(view):
+                told = self._recorded.get(rank, 0)  # what is unfinished is listed
+            known = max(known, told if not first_open else min(told, first_open - 1))
+            self._over_to[rank] = known
+        return known
 
     def _over(self, rank: int, operations: list[Operation]) -> bool:
         """Whether the entries of one sequence are over by the rank's own record and report."""
@@ -159,3 +200,11 @@ class Progress:
     def lagging(self, rank: int) -> int:
         """How many operations the rank's record calls unfinished although its peers finished them with it."""
         return sum(sequence <= self.proven for sequence in self.pending(rank))
+
+
+def _fills_its_ring(view: RankView) -> bool:
+    """Whether a list of active operations may lack some that the ring has dropped: it is long, and without a gap."""
+    if not view.operations:
+        return False
+    first, last = view.operations[0].record_id, view.operations[-1].record_id
+    return len(view.operations) >= SHORTEST_RING and 0 < first == last - len(view.operations) + 1

@@ -11,6 +11,9 @@ from hangdrill.model.dump import Operation
 
 __all__ = ["Signature", "Signatures", "describe", "signatures"]
 
+BEYOND = 2**64
+"""No tensor has so many elements; what says so is not told apart."""
+
 Elements = tuple[tuple[int, ...], tuple[int, ...]]
 Signature = tuple[str, Elements, tuple[str, ...]]
 Signatures = tuple[Signature, ...]
@@ -33,8 +36,8 @@ def _signature(operation: Operation) -> Signature:
 
 def _elements(operation: Operation) -> Elements:
     """The numbers of elements that must agree."""
-    inputs = tuple(prod(size) for size in operation.input_sizes)
-    outputs = tuple(prod(size) for size in operation.output_sizes)
+    inputs = tuple(min(prod(size), BEYOND) for size in operation.input_sizes)
+    outputs = tuple(min(prod(size), BEYOND) for size in operation.output_sizes)
     if operation.name in INPUT_AGREES:
         return inputs, ()
     if operation.name in BOTH_AGREE:

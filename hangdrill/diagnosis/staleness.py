@@ -14,22 +14,22 @@ __all__ = ["stale_ranks"]
 SLACK_NS = 30 * 10**9
 """Clocks of hosts differ, but hardly by half a minute."""
 
-MAX_COMPARED = 32
+MAX_COMPARED = 256
 """Operations of a group that are compared. The dump of an earlier job shows in any operation that both have."""
 
 
 def stale_ranks(views: dict[int, RankView]) -> frozenset[int]:
     """Ranks whose dumps are of an earlier job than those of their peers."""
     users: dict[Key, list[RankView]] = {}
-    sequences: dict[Key, set[int]] = {}
+    windows: dict[Key, list[tuple[int, int]]] = {}
     for view in views.values():
         if not view.contradictory:
-            for key, last in _last_sequences(view).items():
+            for key, window in _windows(view).items():
                 users.setdefault(key, []).append(view)
-                sequences.setdefault(key, set()).update(last)
+                windows.setdefault(key, []).append(window)
     stale: set[int] = set()
     for key, among in users.items():
-        for sequence in _some(sorted(sequences[key])):
+        for sequence in _compared(windows[key]):
             by_rank = {view.rank: found[0] for view in among if (found := view.find(key, sequence))}
             older = _older(by_rank)
             if len(older) * 2 <= len(by_rank):
@@ -37,23 +37,24 @@ def stale_ranks(views: dict[int, RankView]) -> frozenset[int]:
     return frozenset(stale)
 
 
-def _last_sequences(view: RankView) -> dict[Key, set[int]]:
-    """Of each group, the last collective and the last finished one."""
-    last: dict[tuple[Key, bool], int] = {}
+def _windows(view: RankView) -> dict[Key, tuple[int, int]]:
+    """Of each group, the sequences of the first and the last notable collective."""
+    found: dict[Key, tuple[int, int]] = {}
     for operation in view.operations:
         if not operation.p2p:
-            one = (operation.group_name, operation.group_desc), finished(operation)
-            last[one] = max(operation.sequence, last.get(one, 0))
-    found: dict[Key, set[int]] = {}
-    for (key, _), sequence in last.items():
-        found.setdefault(key, set()).add(sequence)
+            key = operation.group_name, operation.group_desc
+            first, last = found.get(key, (operation.sequence, operation.sequence))
+            found[key] = min(first, operation.sequence), max(last, operation.sequence)
     return found
 
 
-def _some(sequences: list[int]) -> list[int]:
-    """At most MAX_COMPARED of them, evenly spread."""
-    step = -(-len(sequences) // MAX_COMPARED)
-    return sequences[:: max(step, 1)]
+def _compared(windows: list[tuple[int, int]]) -> list[int]:
+    """So few sequences that each window holds one of them (the least number of points that meet all intervals)."""
+    chosen: list[int] = []
+    for first, last in sorted(set(windows), key=lambda window: (window[1], window[0])):
+        if not chosen or chosen[-1] < first:
+            chosen.append(last)
+    return chosen[-MAX_COMPARED:]
 
 
 def _older(by_rank: dict[int, Operation]) -> set[int]:

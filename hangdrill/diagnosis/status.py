@@ -6,9 +6,9 @@ the sequence only of groups in which there were none.
 """
 
 from hangdrill.diagnosis.groups import DEFAULT_DESC, GroupView
-from hangdrill.diagnosis.history import NEW_BACKENDS
+from hangdrill.diagnosis.history import NEW_BACKENDS, Key
 from hangdrill.diagnosis.views import RankView
-from hangdrill.model.dump import Operation
+from hangdrill.model.dump import GroupStatus, Operation
 
 __all__ = ["StatusBook"]
 
@@ -20,16 +20,29 @@ class StatusBook:
         self.views = views
         self._ids = {id(group): _ids_seen(group) for group in groups}
         self._bases = {id(group): _base(group) for group in groups}
+        self._same = {id(group): self._same_everywhere(group) for group in groups}
+        self._by_order: dict[int, dict[Key, str] | None] = {}
 
     def entered(self, group: GroupView, rank: int) -> int | None:
         """How many collectives of the group the rank has entered by its pg_status; None when that cannot be told."""
-        view, base = self.views.get(rank), self._bases[id(group)]
-        if view is None or base is None:
-            return None
-        status = view.statuses.get(self._pg_id(group, view) or "")
+        status, base = self._status(group, rank)
         if status is None:
             return None
         return max(0, status.last_enqueued - base) if status.last_enqueued >= 0 else 0
+
+    def completed(self, group: GroupView, rank: int) -> int | None:
+        """How many of them are over, likewise. gloo counts what has failed, so its last one does not count."""
+        status, base = self._status(group, rank)
+        if status is None:
+            return None
+        gloo = any(operations[0].backend == "gloo" for operations in group.collectives.get(rank, {}).values())
+        return max(0, status.last_completed - base - gloo) if status.last_completed >= 0 else 0
+
+    def _status(self, group: GroupView, rank: int) -> tuple[GroupStatus | None, int]:
+        view, base = self.views.get(rank), self._bases[id(group)]
+        if view is None or base is None:
+            return None, 0
+        return view.statuses.get(self._pg_id(group, view) or ""), base
 
     def _pg_id(self, group: GroupView, view: RankView) -> str | None:
         """The rank's own pg_id of the group: from its entries, or from the order in which groups are made."""
@@ -38,15 +51,23 @@ class StatusBook:
             return seen[view.rank]
         if group.is_default:
             return "0"
-        by_order = _by_order(view)
+        if view.rank not in self._by_order:
+            self._by_order[view.rank] = _by_order(view)
+        by_order = self._by_order[view.rank]
         if by_order is not None:
-            return by_order.get((group.name, group.desc))
-        alike = [rank for rank in seen if self.views[rank].statuses.keys() == view.statuses.keys()]
-        pg_id = next(iter(seen.values()))
-        elsewhere = {str(operation.pg_id) for operation in view.operations}
-        if len(alike) == len(seen) and len(set(seen.values())) == 1 and pg_id not in elsewhere:
-            return pg_id
-        return None
+            return by_order.get(group.key)
+        statuses, pg_id = self._same[id(group)]
+        if statuses is None or statuses != view.statuses.keys():
+            return None
+        return None if any(str(operation.pg_id) == pg_id for operation in view.operations) else pg_id
+
+    def _same_everywhere(self, group: GroupView) -> tuple[frozenset[str] | None, str]:
+        """The pg_id that all who used the group have for it, and the pg_ids that all of them have; None where they
+        differ."""
+        seen = self._ids[id(group)]
+        statuses = {frozenset(self.views[rank].statuses) for rank in seen}
+        ids = set(seen.values())
+        return (statuses.pop(), ids.pop()) if len(statuses) == len(ids) == 1 else (None, "")
 
 
 def _ids_seen(group: GroupView) -> dict[int, str]:

@@ -81,12 +81,16 @@ def _of_pair(
         posted: bool | None
         if whole and not any_source:
             posted = number < len(theirs)
+            # What nobody sends, nobody has received, whatever the record says. (A send may be over before its time.)
+            unproven = unproven and (posted or operation.name != "recv")
         elif unproven or any_source or other is None:
             posted = None
         else:
             batched = _batched(view, group) if batched is None else batched
             posted = waiting < open_there
-            if operation.sequence in batched or (not posted and not (other.full or other.listed)):
+            # A send may be over before it is received, if the receive stands behind something else.
+            behind = operation.name == "recv" and len(theirs) > open_there and row != history.first_open
+            if operation.sequence in batched or (not posted and (behind or not (other.full or other.listed))):
                 posted = None
         waiting += 1
         if posted is False and peer_untrusted:

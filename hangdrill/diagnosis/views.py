@@ -8,7 +8,8 @@ of one process (one record number, two different operations) contradict each oth
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hangdrill.diagnosis.history import History, Key, finished, settle_batches
+from hangdrill.diagnosis.history import History, Key, finished
+from hangdrill.diagnosis.legacy import settle
 from hangdrill.model.dump import GroupStatus, Operation, RankDump
 from hangdrill.model.table import OperationTable
 
@@ -41,17 +42,17 @@ class RankView:
     cut: bool = False
     first_record: int = 0
     contradictory: bool = False
+    _by_key: dict[tuple[Key, int], list[Operation]] | None = None
 
     def find(self, key: Key, sequence: int) -> list[Operation]:
         """The collectives of a group that have this sequence; nearly always among the notable ones."""
-        found = [
-            operation
-            for operation in self.operations
-            if operation.sequence == sequence
-            and not operation.p2p
-            and (operation.group_name, operation.group_desc) == key
-        ]
-        return found or self.history.find(key, sequence)
+        if self._by_key is None:
+            self._by_key = {}
+            for operation in self.operations:
+                if not operation.p2p:
+                    place = (operation.group_name, operation.group_desc), operation.sequence
+                    self._by_key.setdefault(place, []).append(operation)
+        return self._by_key.get((key, sequence)) or self.history.find(key, sequence)
 
     @property
     def empty(self) -> bool:
@@ -97,6 +98,7 @@ def rewind(view: RankView, counted: Mapping[tuple[str, str], int]) -> None:
 def _remember(view: RankView, history: History) -> None:
     view.history = history
     view.operations = history.notable()
+    view._by_key = None
 
 
 def _merge(rank: int, dumps: list[RankDump]) -> RankView:
@@ -109,7 +111,7 @@ def _merge(rank: int, dumps: list[RankDump]) -> RankView:
                 view.groups.setdefault((group.name, group.desc), group.ranks)
         for status in dump.status:
             view.statuses[status.pg_id] = _later(view.statuses.get(status.pg_id), status)
-    _remember(view, History(settle_batches(_merged(view, dumps))))
+    _remember(view, History(settle(_merged(view, dumps))))
     whole = [dump for dump in dumps if dump.operations and not dump.only_active and not dump.salvaged]
     view.cut = not whole and any(dump.salvaged for dump in dumps)
     view.full = bool(whole) or (view.empty and any(dump.groups and not dump.salvaged for dump in dumps))

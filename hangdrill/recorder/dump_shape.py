@@ -24,6 +24,8 @@ __all__ = ["ShapeReader", "read_shape"]
 MAX_OPERATIONS = 1_000_000
 MAX_MEMBERS = 4_000_000
 """Of all groups of one dump together: a rank of 16384 may be in two hundred groups of them all."""
+MAX_DIMENSIONS = 64
+"""Of a tensor, as torch itself limits it."""
 MAX_CACHED_TEXT = 200_000
 """Of a list of ranks that is remembered from one dump to the next; one of 16384 has 110,000."""
 
@@ -231,10 +233,15 @@ class ShapeReader(PlainReader):
         return self.text(pair[0], f"{at}[0]"), self.text(pair[1], f"{at}[1]")
 
     def sizes(self, value: object, at: str) -> tuple[tuple[int, ...], ...]:
-        return self.one_of(tuple(self.once(size, 5, self.size, at) for size in self.items(value, at)))
+        sizes = self.items(value, at)
+        return self.one_of(
+            tuple(self.once(size, 5, self.size, at) if _is_long(size) else self.size(size, at) for size in sizes)
+        )
 
     def size(self, value: object, at: str) -> tuple[int, ...]:
         numbers = tuple(self.number(number, at) for number in self.items(value, at))
+        if len(numbers) > MAX_DIMENSIONS:
+            self.fail(at, f"a tensor of {len(numbers)} dimensions; no tensor has more than {MAX_DIMENSIONS}")
         return self.equal_sizes.setdefault(str(numbers), numbers)  # by text: whose hashes nobody can foresee
 
     def dtypes(self, value: object, at: str) -> tuple[str, ...]:
@@ -270,6 +277,11 @@ def _ranks_in(text: str) -> tuple[int, ...]:
     """The ranks in "[0, 1, 2]". Every rank of a job says the same of its groups, and there may be thousands."""
     numbers = (int(number[0]) for number in islice(_NUMBER.finditer(text), MAX_MEMBERS + 1))
     return tuple(dict.fromkeys(numbers))
+
+
+def _is_long(size: object) -> bool:
+    """Whether it is worth the memory to remember it by identity."""
+    return type(size) is list and len(size) > 16
 
 
 def _is_only_active(operations: OperationTable, status: tuple[GroupStatus, ...], form: DumpFormat) -> bool:

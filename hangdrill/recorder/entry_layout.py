@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Any
 
 from hangdrill.model.dump import Operation
+from hangdrill.recorder.memo import Memo
 
 __all__ = ["MAX_ENTRY_BYTES", "Layout", "OddEntry"]
 
@@ -33,7 +34,7 @@ class OddEntry(Exception):
 class Layout:
     """Where the integers of an entry are, and what is between. Raises OddEntry for an entry that is laid out oddly."""
 
-    def __init__(self, data: bytes, start: int, end: int, memo: dict[int, Any]) -> None:
+    def __init__(self, data: bytes, start: int, end: int, memo: Memo) -> None:
         self.size = end - start
         if self.size > MAX_ENTRY_BYTES:
             raise OddEntry
@@ -56,7 +57,7 @@ class Layout:
             self.refs += self.group
             self.group_of = _no_group
         self.refs = [index for index in dict.fromkeys(self.refs) if index not in self.puts]
-        if len(self.refs) < 2 or not all(type(memo[index]) in (str, dict) for index in [*self.refs, *self.puts]):
+        if len(self.refs) < 2 or len({*self.keys}) < len(self.keys):
             raise OddEntry
 
     def pick(self, operation: Operation) -> Callable[[tuple[Any, ...]], tuple[int, ...]]:
@@ -74,7 +75,7 @@ class Layout:
             raise OddEntry
         return itemgetter(*(2 * self.keys.index(name) + 1 for name in names))
 
-    def _integers(self, data: bytes, start: int, end: int, memo: dict[int, Any]) -> Iterator[tuple[int, str, str]]:
+    def _integers(self, data: bytes, start: int, end: int, memo: Memo) -> Iterator[tuple[int, str, str]]:
         """(byte, code, key) of every integer that may differ in the next entry of this kind."""
         at, depth, group_at = start, 0, -1
         text: object = None  # the value that was just put on the stack, where it is text

@@ -86,10 +86,10 @@ def walk_pickle(data: bytes, *, where: str = "") -> PickleTree:
     return PickleTree(value=value)
 
 
-def walk_head(data: bytes, end: int) -> tuple[dict[str, Any], dict[int, Any]] | None:
-    """The keys and values of the outermost dict before byte `end`, and what is stored; None unless the bytes up to
-    there are whole keys with their values. May raise what `walk_part` raises."""
-    walk = _Walk(data[:end], "")
+def walk_head(data: bytes, end: int, memo: dict[int, Any]) -> dict[str, Any] | None:
+    """The keys and values of the outermost dict before byte `end`; None unless the bytes up to there are whole keys
+    with their values. memo: gets what is stored. May raise what `walk_part` raises."""
+    walk = _Walk(data[:end], "", 0, memo)
     try:
         walk.run()
     except IndexError:
@@ -98,9 +98,9 @@ def walk_head(data: bytes, end: int) -> tuple[dict[str, Any], dict[int, Any]] | 
         return None
     if walk.at != end or len(walk.open) != 1 or len(walk.open[0]) != 1 or len(walk.stack) % 2:
         return None
-    root = walk.open[0][0]
+    root: dict[str, Any] = walk.open[0][0]
     _update(root, walk.stack)
-    return root, walk.memo
+    return root
 
 
 def walk_part(data: bytes, at: int, memo: dict[int, Any]) -> tuple[object, int]:

@@ -23,6 +23,7 @@ from hangdrill.model.table import OperationTable, kind_of
 from hangdrill.recorder.dump_shape import ShapeReader
 from hangdrill.recorder.entry_layout import MAX_ENTRY_BYTES, Layout, OddEntry
 from hangdrill.recorder.errors import DumpError
+from hangdrill.recorder.memo import Memo
 from hangdrill.recorder.pickle_walk import Damaged, walk_part
 
 __all__ = ["MAX_BYTES", "Templates"]
@@ -49,7 +50,7 @@ class Template:
         "constants", "file", "following", "group", "index", "kinds", "pick", "puts", "refs", "size", "unpack", "values"
     )  # fmt: skip
 
-    def __init__(self, layout: Layout, operation: Operation, memo: dict[int, Any], row: tuple[Any, ...]) -> None:
+    def __init__(self, layout: Layout, operation: Operation, memo: Memo, row: tuple[Any, ...]) -> None:
         self.kinds = {layout.group_of(memo): kind_of(operation)}
         self.group = layout.group_of
         self.size = layout.size
@@ -59,8 +60,8 @@ class Template:
         if self.pick(row) != _row(operation):
             raise OddEntry
         self.refs = itemgetter(*layout.refs)
-        self.values = self.refs(memo)
-        self.puts = {index: memo[index] for index in layout.puts}
+        self.values = self.refs(memo.told)
+        self.puts = {index: memo.told[index] for index in layout.puts}
         self.following: list[Template] = []
         self.file = -1
         self.index = -1
@@ -80,9 +81,7 @@ class Templates:
         self.start: list[Template] = []
         self.loose: list[Template] = []
 
-    def read(
-        self, data: bytes, at: int, memo: dict[int, Any], reader: ShapeReader
-    ) -> tuple[OperationTable, int] | None:
+    def read(self, data: bytes, at: int, memo: Memo, reader: ShapeReader) -> tuple[OperationTable, int] | None:
         """The entries from byte `at` on, and the byte of the opcode that ends their list; None where they are odd.
 
         memo: what the walk has stored so far, to be added to. reader: checks a plain entry and makes it an Operation.
@@ -110,7 +109,7 @@ class Templates:
 class _File:
     """The reading of one file."""
 
-    def __init__(self, templates: Templates, data: bytes, memo: dict[int, Any], reader: ShapeReader) -> None:
+    def __init__(self, templates: Templates, data: bytes, memo: Memo, reader: ShapeReader) -> None:
         self.templates = templates
         self.number = templates.files
         self.size = len(data)
@@ -139,28 +138,21 @@ class _File:
                     continue
                 template, row = found, found.unpack(data, at)
             if template.puts and at != self.learned_at:
-                self._store(template.puts)
+                self.memo.store(template.puts)
             add_numbers(template.pick(row))
             add_kind(template.index)
             at += template.size
             following = template.following
-        if data[at] != 0x65 or at >= self.size or not self.kind:
+        if data[at] != 0x65 or at >= self.size or not self.kind or not self.memo.is_unchanged():
             return None
         columns = {name: self.numbers[i :: len(_NAMES)] for i, name in enumerate(_NAMES)}
         if any(min(column) < 0 for name, column in columns.items() if name != "op_ids"):
             return None
         return OperationTable(self.kinds, self.kind, **columns), at
 
-    def _store(self, puts: dict[int, Any]) -> None:
-        """What an entry stores for the entries after it. Raises Damaged where something is stored already: what was
-        compared with it would have to be compared again."""
-        if puts.keys() & self.memo.keys():
-            raise Damaged("something is stored twice")
-        self.memo.update(puts)
-
     def _fits(self, template: Template) -> bool:
         """Whether what the template refers to is the same in this file; looked at once a file."""
-        if template.refs(self.memo) != template.values:
+        if template.refs(self.memo.told) != template.values:
             return False
         group = template.group(self.memo)
         if group not in template.kinds:
@@ -187,13 +179,10 @@ class _File:
     def _learn(self, at: int, following: list[Template]) -> Template | None:
         """Have the walk read the entry, and make a template of it; None where that cannot be: then the operation is
         noted, and `end` is the byte behind it."""
-        before = len(self.memo)
         entry, self.end = walk_part(self.data, at, self.memo)
         operation = self.reader.entry(entry, "")
         try:
             layout = Layout(self.data, at, self.end, self.memo)
-            if len(self.memo) != before + len(layout.puts):
-                raise Damaged("something is stored twice")
             template = Template(layout, operation, self.memo, layout.unpack(self.data, at))
             if not self._fits(template):
                 raise OddEntry

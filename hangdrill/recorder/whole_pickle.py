@@ -12,6 +12,7 @@ from typing import Any
 from hangdrill.model.table import OperationTable
 from hangdrill.recorder.dump_shape import ShapeReader
 from hangdrill.recorder.errors import DumpError
+from hangdrill.recorder.memo import Memo
 from hangdrill.recorder.pickle_walk import Damaged, walk_head, walk_tail
 from hangdrill.recorder.templates import MAX_BYTES, Templates
 from hangdrill.recorder.unfolding import check_unfolded
@@ -35,17 +36,18 @@ def read_whole(data: bytes, reader: ShapeReader) -> tuple[dict[str, Any], Operat
     check_unfolded(data, "")
     begin = found.end()
     try:
-        head = walk_head(data, begin - 1)
-        if head is None:
+        memo = Memo()
+        root = walk_head(data, begin - 1, memo)
+        if root is None:
             return None
-        root, memo = head
         entries = _templates().read(data, begin, memo, reader)
         if root.pop("entries", None) != [] or entries is None:
             return None
         table, end = entries
-        return {**root, **walk_tail(data[end + 1 :], memo)}, table
+        tail = walk_tail(data[end + 1 :], dict(memo))
     except (Damaged, DumpError, error, LookupError, UnicodeDecodeError):
         return None
+    return None if "entries" in tail else ({**root, **tail}, table)
 
 
 def _templates() -> Templates:
