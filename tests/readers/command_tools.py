@@ -11,12 +11,23 @@ from pathlib import Path
 from deadly_reads import HELD
 from reader_tools import DEADLINE_S, environ, session_members, wait_until
 
+from hangdrill.model.errors import ExitCode
+
+EARLY = "HANGDRILL_TEST_EARLY"
 DRIVER = """
-import deadly_reads
+import deadly_reads, os
+from hangdrill.readers import processes
 from hangdrill.readers import opening
 from hangdrill.recorder import evidence
 evidence.read_job = deadly_reads.held
 opening.FEW_JOBS = opening.FEW_BYTES = 1
+submit = processes.ProcessPoolExecutor.submit
+def begin(self, what, *arguments):
+    future = submit(self, what, *arguments)
+    if what is processes._wait_for_go and 'HANGDRILL_TEST_EARLY' in os.environ:
+        os.killpg(0, int(os.environ['HANGDRILL_TEST_EARLY']))  # one process is starting now
+    return future
+processes.ProcessPoolExecutor.submit = begin
 from hangdrill.cli import main
 main()
 """
@@ -25,13 +36,13 @@ main()
 class HeldCommand:
     """`hangdrill diagnose` with readers that wait at a gate."""
 
-    def __init__(self, place: Path, *arguments: str) -> None:
+    def __init__(self, place: Path, *arguments: str, early: int = 0) -> None:
         self.gate = gate_in(place)
         self.errors = place / "stderr"
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", DRIVER, "diagnose", *arguments],
-                env=environ(**{HELD: str(self.gate)}),
+                env=environ(**{HELD: str(self.gate)}, **({EARLY: str(early)} if early else {})),
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 start_new_session=True,
@@ -43,9 +54,14 @@ class HeldCommand:
         )
         assert self.process.poll() is None, self.errors.read_text()
 
-    def interrupt_all(self) -> None:
-        """As the terminal does at Ctrl-C: everything in the foreground gets it."""
-        os.killpg(self.process.pid, signal.SIGINT)
+    def signal_all(self, number: int) -> None:
+        """As a terminal does at Ctrl-C and when it closes, and a scheduler when it cancels a job: all get it."""
+        os.killpg(self.process.pid, number)
+
+    def assert_interrupted(self) -> None:
+        assert self.process.wait(timeout=DEADLINE_S) == ExitCode.INTERRUPTED, self.errors.read_text()
+        self.assert_nothing_left()
+        assert self.errors.read_text() == "hangdrill: interrupted\n"
 
     def assert_nothing_left(self) -> None:
         wait_until(lambda: not session_members(self.process.pid), "no process left in the session")
@@ -60,8 +76,9 @@ def gate_in(place: Path) -> Path:
 
 
 @contextmanager
-def held_command(place: Path, *arguments: str) -> Iterator[HeldCommand]:
-    command = HeldCommand(place, *arguments)
+def held_command(place: Path, *arguments: str, early: int = 0) -> Iterator[HeldCommand]:
+    """early: a signal that all processes of the command get while its readers are being started."""
+    command = HeldCommand(place, *arguments, early=early)
     try:
         yield command
     finally:

@@ -1,6 +1,7 @@
 """A real dask cluster of two workers: the same answer as this process gives, and one clear error where it cannot."""
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -159,7 +160,7 @@ def test_ctrl_c_leaves_the_cluster_alone(tmp_path: Path) -> None:
         used.start_worker(**{HELD: str(gate_in(tmp_path))})
         with held_command(tmp_path, str(place), "--executor", used.spec) as command:
             command.wait_for_readers(1)
-            command.interrupt_all()
+            command.signal_all(signal.SIGINT)
             assert command.process.wait(timeout=DEADLINE_S) == ExitCode.INTERRUPTED
             assert command.errors.read_text().lstrip() == "hangdrill: interrupted\n"
         assert [process.poll() for process in used.processes] == [None, None]
