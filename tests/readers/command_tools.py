@@ -16,18 +16,18 @@ from hangdrill.model.errors import ExitCode
 EARLY = "HANGDRILL_TEST_EARLY"
 DRIVER = """
 import deadly_reads, os
-from hangdrill.readers import processes
+from multiprocessing import forkserver
 from hangdrill.readers import opening
 from hangdrill.recorder import evidence
 evidence.read_job = deadly_reads.held
 opening.FEW_JOBS = opening.FEW_BYTES = 1
-submit = processes.ProcessPoolExecutor.submit
-def begin(self, what, *arguments):
-    future = submit(self, what, *arguments)
-    if what is processes._wait_for_go and 'HANGDRILL_TEST_EARLY' in os.environ:
-        os.killpg(0, int(os.environ['HANGDRILL_TEST_EARLY']))  # one process is starting now
-    return future
-processes.ProcessPoolExecutor.submit = begin
+connect = forkserver.connect_to_new_process
+def begin(fds):
+    found = connect(fds)
+    if 'HANGDRILL_TEST_EARLY' in os.environ:
+        os.killpg(0, int(os.environ['HANGDRILL_TEST_EARLY']))  # a process is forked, and not told yet what to do
+    return found
+forkserver.connect_to_new_process = begin
 from hangdrill.cli import main
 main()
 """
