@@ -176,13 +176,20 @@ class Progress:
             mine = self.group.collectives.get(rank, {})
             known = max((sequence for sequence in mine if self._over(rank, mine[sequence])), default=0)
             first_open = min((sequence for sequence in mine if not self._over(rank, mine[sequence])), default=0)
-            told = self.statuses.completed(self.group, rank) or 0
-            view = self.views.get(rank)
-            if view is not None and view.listed and not view.full and not _fills_its_ring(view):
-                told = self._recorded.get(rank, 0)  # what is unfinished is listed
+            told = self._told_completed(rank)
             known = max(known, told if not first_open else min(told, first_open - 1))
             self._over_to[rank] = known
         return known
+
+    def _told_completed(self, rank: int) -> int:
+        """The last sequence that the rank has finished by its pg_status, or by listing only what is unfinished."""
+        view, completed = self.views.get(rank), self.statuses.completed(self.group, rank)
+        if view is None or view.full or not view.listed:
+            return completed or 0
+        # The ring may have dropped some of what is unfinished, if all that it holds is: then pg_status is asked.
+        if _is_unbroken(view) and (completed is not None or len(view.operations) >= SHORTEST_RING):
+            return completed or 0
+        return self._recorded.get(rank, 0)
 
     def _over(self, rank: int, operations: list[Operation]) -> bool:
         """Whether the entries of one sequence are over by the rank's own record and report."""
@@ -202,9 +209,9 @@ class Progress:
         return sum(sequence <= self.proven for sequence in self.pending(rank))
 
 
-def _fills_its_ring(view: RankView) -> bool:
-    """Whether a list of active operations may lack some that the ring has dropped: it is long, and without a gap."""
+def _is_unbroken(view: RankView) -> bool:
+    """Whether the operations that are left have consecutive numbers, and not from the first one on."""
     if not view.operations:
         return False
     first, last = view.operations[0].record_id, view.operations[-1].record_id
-    return len(view.operations) >= SHORTEST_RING and 0 < first == last - len(view.operations) + 1
+    return 0 < first == last - len(view.operations) + 1
