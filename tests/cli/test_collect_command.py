@@ -1,4 +1,4 @@
-"""`hangdrill collect` hands its options to the collector, and INT or TERM ends it in order."""
+"""`hangdrill collect` hands its options to the collector, and INT, TERM or HUP ends it in order."""
 
 import json
 import os
@@ -13,6 +13,40 @@ import pytest
 from hangdrill.cli import run_command
 from hangdrill.collector import CollectorOptions
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPED = """
+import signal
+import hangdrill.collector
+
+def collect(options, stop):
+    assert not stop.is_set()
+    signal.raise_signal({number})
+    print("finishes what it has" if stop.is_set() else "goes on")
+
+hangdrill.collector.collect = collect
+from hangdrill.cli import main
+main()
+"""
+
+
+def told_to_end(number: int, place: Path, *, is_ignored: bool = False) -> tuple[int, str]:
+    script = STOPPED.format(number=int(number))
+    if is_ignored:
+        script = f"import signal; signal.signal({int(number)}, signal.SIG_IGN)\n{script}"
+    words = [sys.executable, "-c", script, "collect", "--sockets", str(place), "--to", str(place / "to")]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("number", ENDING, ids=str)
+def test_a_signal_asks_it_to_finish(number: int, tmp_path: Path) -> None:
+    assert told_to_end(number, tmp_path) == (0, "finishes what it has\n")
+
+
+def test_under_nohup_it_goes_on(tmp_path: Path) -> None:
+    assert told_to_end(signal.SIGHUP, tmp_path, is_ignored=True) == (0, "goes on\n")
+
 
 def test_every_option_of_the_collector_can_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given: list[CollectorOptions] = []
@@ -21,7 +55,7 @@ def test_every_option_of_the_collector_can_be_given(monkeypatch: pytest.MonkeyPa
         given.append(options)
 
     monkeypatch.setattr("hangdrill.collector.collect", collect)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in ENDING}
     wanted = CollectorOptions(
         sockets=tmp_path, to=tmp_path / "to", control=tmp_path, run_id="r", world_size=2, backends=("gloo", "nccl"),
         stall_after_s=3.0, poll_s=0.1, settle_s=0.2, linger_s=1.0, native_prefix="/p/fr_", parent_pid=7,
