@@ -158,7 +158,8 @@ def _joined(case: Case) -> Judgement | None:
     # A rank alone in a group waits for nobody there: it is held up by something that is not shown.
     ops = [op for op in scene.stuck if op.joined and len(op.group.ranks) > 1 and not _somebody_finished(scene, op)]
     certain = all(op.group.certain for op in ops) and not scene.unsure and not scene.doubtful and not scene.untrusted
-    if not ops or not certain or any(op.unknown for op in scene.stuck) or case.missing or case.transfers_hidden:
+    open_ended = any(op.unknown or op.absent - case.busy for op in scene.stuck)
+    if not ops or not certain or open_ended or case.missing or case.transfers_hidden:
         return None
     op = next((one for one in ops if not one.p2p), ops[0])
     return Judgement(

@@ -12,6 +12,7 @@ from hangdrill.diagnosis.progress import Counts, Failed, Progress
 from hangdrill.diagnosis.status import StatusBook
 from hangdrill.diagnosis.transfers import Transfer, find_transfers
 from hangdrill.diagnosis.views import RankView
+from hangdrill.model.dump import Operation
 
 __all__ = ["Scene", "StuckOp", "look"]
 
@@ -210,12 +211,14 @@ def _add_transfers(scene: Scene, group: GroupView) -> None:
             continue
         if transfer.over_at_peer:
             scene.lagging.add(transfer.rank)
-        elif transfer.posted is None and not transfer.proven:
-            scene.doubtful.add(transfer.rank)
-        elif transfer.proven or transfer.posted is False:
+        elif transfer.proven:
             scene.stuck.append(_transfer(group, transfer))
-        elif transfer.operation.record_id == scene.views[transfer.rank].operations[-1].record_id:
+        elif not transfer.posted or _is_last(scene.views[transfer.rank], transfer.operation):
             scene.doubtful.add(transfer.rank)
+
+
+def _is_last(view: RankView, operation: Operation) -> bool:
+    return operation.record_id == view.operations[-1].record_id
 
 
 def _transfer(group: GroupView, transfer: Transfer) -> StuckOp:
