@@ -19,6 +19,9 @@ from hangdrill.recorder.unfolding import check_unfolded
 
 __all__ = ["read_whole"]
 
+MIN_BYTES = 8192
+"""Smaller files have too few entries for a template to pay."""
+
 _ENTRIES = re.compile(rb"X\x07\x00\x00\x00entries(?:q.|r.{4})?\](?:q.|r.{4})?\(", re.DOTALL)
 """The key, the list and the mark before its items; whether the walk agrees that they are there is asked of it."""
 _OF_THREAD = threading.local()
@@ -28,10 +31,9 @@ _OF_THREAD = threading.local()
 def read_whole(data: bytes, reader: ShapeReader) -> tuple[dict[str, Any], OperationTable] | None:
     """The plain value in `data` without its entries, and these as a table; None where the walk should read it.
 
-    reader: checks a plain entry and makes it an Operation. Raises DumpError where the file
-    could unfold to too much.
+    reader: checks a plain entry and makes it an Operation. Raises DumpError where the file could unfold to too much.
     """
-    if len(data) > MAX_BYTES or (found := _ENTRIES.search(data)) is None:
+    if not MIN_BYTES <= len(data) <= MAX_BYTES or (found := _ENTRIES.search(data)) is None:
         return None
     check_unfolded(data, "")
     begin = found.end()

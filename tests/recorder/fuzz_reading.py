@@ -29,6 +29,9 @@ from fuzz_mutations import Seed, mutated, seeds  # noqa: E402
 
 from hangdrill.incident import diagnose  # noqa: E402
 from hangdrill.model.errors import HangdrillError  # noqa: E402
+from hangdrill.recorder import whole_pickle  # noqa: E402
+
+whole_pickle.MIN_BYTES = 0  # small files, too, are to be read both ways
 
 MAX_RSS_MB = 200
 MAX_ADDRESS_SPACE = 1024**3

@@ -2,6 +2,7 @@
 
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,15 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from scale.dumps import rank_dump_bytes
 from scale.torch_pickle import dump_bytes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_files_too() -> Iterator[None]:
+    """The quick way is also gone with the small files of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole_pickle, "MIN_BYTES", 0)
+        yield
+
 
 RAW = sorted([*DATA.glob("gloo/*/fr_*"), *DATA.glob("nvrx/*/_dump_*"), *DATA.glob("h200/*/fr_*")])
 NUMBERS = st.one_of(st.integers(-3, 300), st.integers(0, 70_000), st.integers(2**31 - 2, 2**40))

@@ -9,6 +9,14 @@ import pytest
 from hangdrill.recorder import DumpError, parse_dump, reader, whole_pickle
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_files_too() -> Iterator[None]:
+    """The quick way is also gone with the small files of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole_pickle, "MIN_BYTES", 0)
+        yield
+
+
 def text(value: str) -> bytes:
     encoded = value.encode()
     return b"X" + struct.pack("<I", len(encoded)) + encoded
