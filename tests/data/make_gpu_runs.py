@@ -50,6 +50,7 @@ nccl.debug-server.all-reduce-hold-gil-r1 nccl.debug-server-60s.all-reduce-stop-r
 nccl-lazy.collector.all-reduce-kill-r1 nccl-lazy.collector.all-reduce-wrong-dtype-r1
 nccl-lazy.collector.all-to-all-hold-r1 nccl-lazy.collector.pipeline-hold-r1 nccl-lazy.debug-server.all-reduce-hold-r1
 nccl-lazy.debug-server-60s.all-reduce-hold-r1 nccl-lazy.native.ddp-hold-r1
+nccl-legacy.collector.all-reduce-kill-r1 nccl-legacy.collector.all-reduce-store-death-r0
 nccl-legacy.collector.all-reduce-stop-r1 nccl-legacy.collector.all-reduce-wrong-op-r1
 nccl-legacy.collector.all-reduce-wrong-dtype-r1 nccl-legacy.collector.all-to-all-hold-r1
 nccl-legacy.collector.coalesced-hold-r1 nccl-legacy.collector.pipeline-hold-r1
