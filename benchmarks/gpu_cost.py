@@ -14,6 +14,7 @@ part of the time the host waits for the GPU: where that is near nothing, the loo
 Goal: watched at most 0.5 % slower.
 
     python benchmarks/gpu_cost.py --python PYTHON [--pairs 20] [--limit-s 120] [--json FILE] [--backend nccl]
+    python benchmarks/gpu_cost.py --read FILE...      # the rounds of several runs together
 """
 
 import argparse
@@ -202,7 +203,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--limit-s", type=float, default=FAR_S, help="begin no pair after this many seconds")
     parser.add_argument("--json", type=Path, help="keep every round here")
+    parser.add_argument("--read", type=Path, nargs="+", help="print what these files of rounds say, and run nothing")
     given = parser.parse_args()
+    if given.read:
+        files = [json.loads(path.read_text()) for path in given.read]
+        report({load: [one for rounds in files for one in rounds[load]] for load in LOADS})
+        return
     with tempfile.TemporaryDirectory() as scratch:
         jobs: dict[str, Job] = {}
         try:
