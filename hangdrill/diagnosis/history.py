@@ -42,10 +42,12 @@ def seems_finished_at_once(operation: Operation) -> bool:
 
 
 class History:
-    """One rank's operations; rows are places in the table."""
+    """One rank's operations; rows are places in the table. parts: record numbers of operations that are parts of a
+    batch, whose state is that of the batch."""
 
-    def __init__(self, table: OperationTable) -> None:
+    def __init__(self, table: OperationTable, parts: frozenset[int] = frozenset()) -> None:
         self.table = table
+        self.parts = parts
         self._over = [finished(kind) for kind in table.kinds]
         self._keys = [(kind.group_name, kind.group_desc) for kind in table.kinds]
         self._transfers: dict[Key, dict[tuple[str, int | None], list[int]]] | None = None
@@ -130,7 +132,7 @@ class History:
 
     def keep(self, wanted: Callable[[Operation], bool]) -> "History":
         """The history of the operations that are wanted."""
-        return History(OperationTable.of(operation for operation in self.table if wanted(operation)))
+        return History(OperationTable.of(operation for operation in self.table if wanted(operation)), self.parts)
 
 
 def _sort(kind: Operation) -> tuple[object, ...]:

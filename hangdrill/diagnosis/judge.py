@@ -159,6 +159,8 @@ def _joined(case: Case) -> Judgement | None:
     ops = [op for op in scene.stuck if op.joined and len(op.group.ranks) > 1 and not _somebody_finished(scene, op)]
     certain = all(op.group.certain for op in ops) and not scene.unsure and not scene.doubtful and not scene.untrusted
     open_ended = any(op.unknown or op.absent - case.busy for op in scene.stuck)
+    # Batches that read completed at once carry pg_status past what a list of active operations may have dropped.
+    open_ended = open_ended or (case.transfers_of_nccl2 and not all(view.full for view in scene.views.values()))
     if not ops or not certain or open_ended or case.missing or case.transfers_hidden:
         return None
     op = next((one for one in ops if not one.p2p), ops[0])

@@ -16,20 +16,22 @@ from hangdrill.model.table import OperationTable
 __all__ = ["settle"]
 
 
-def settle(table: OperationTable) -> OperationTable:
+def settle(table: OperationTable) -> tuple[OperationTable, frozenset[int]]:
     """The table with each part in the state of its batch, without the entries that end batches, and with nothing
-    finished that stands behind something unfinished. Unchanged where there is no nccl-legacy."""
+    finished that stands behind something unfinished; and the record numbers of all parts, of which nobody knows more
+    than of their batch. Unchanged where there is no nccl-legacy."""
     rows = [row for row, kind in enumerate(table.kind) if table.kinds[kind].backend == "nccl"] if _legacy(table) else []
     if not rows:
-        return table
+        return table, frozenset()
     over: dict[int, bool] = {}
     ends = set()
     for end, parts in _batches(table, rows):
         done = all(finished(table.kinds[table.kind[row]]) for row in end)
         over.update(dict.fromkeys(parts, done))
         ends.update(end)
+    all_parts = frozenset(table.record_ids[row] for row in over)
     over.update(_not_yet(table, rows, over))
-    return _changed(table, over, ends)
+    return _changed(table, over, ends), all_parts
 
 
 def _legacy(table: OperationTable) -> bool:

@@ -25,9 +25,6 @@ SYNCHRONISING = frozenset({
 """Operations that no rank can finish before all have entered. The root of a broadcast can, and so can the leaves of a
 reduce, gather or scatter."""
 
-SHORTEST_RING = 64
-"""Nobody keeps fewer operations than this; torch's default is 2000."""
-
 Failed = frozenset[tuple[int, int]]
 """(rank, record id) of operations whose rank reported that they failed, whatever the recorder says."""
 
@@ -187,7 +184,7 @@ class Progress:
         if view is None or view.full or not view.listed:
             return completed or 0
         # The ring may have dropped some of what is unfinished, if all that it holds is: then pg_status is asked.
-        if _is_unbroken(view) and (completed is not None or len(view.operations) >= SHORTEST_RING):
+        if _is_unbroken(view):
             return completed or 0
         return self._recorded.get(rank, 0)
 

@@ -242,8 +242,9 @@ def _transfer(group: GroupView, transfer: Transfer) -> StuckOp:
 
 def _forgotten(scene: Scene) -> Iterable[int]:
     """Ranks whose ring buffer may have dropped an operation that is still unfinished: by their pg_status some group
-    has completed less than what comes before the first unfinished collective that is left. (Of groups with sends and
-    receives pg_status tells less: nccl-legacy counts them by themselves.)"""
+    has completed less than what comes before the first unfinished collective that is left. Of groups with sends and
+    receives pg_status tells less (nccl-legacy counts them by themselves); then it is enough that nothing finished is
+    left before what is unfinished."""
     for rank, view in scene.views.items():
         if view.full and view.first_record == 0:
             continue
@@ -253,5 +254,6 @@ def _forgotten(scene: Scene) -> Iterable[int]:
                 first[str(operation.pg_id)] = 0
             elif not finished(operation):
                 first.setdefault(str(operation.pg_id), operation.op_id)
-        if any(s.last_completed < first.get(s.pg_id, s.last_enqueued + 1) - 1 for s in view.statuses.values()):
+        bare = view.full and view.history.first_open == 0 and (0 in first.values() or not view.statuses)
+        if bare or any(s.last_completed < first.get(s.pg_id, s.last_enqueued + 1) - 1 for s in view.statuses.values()):
             yield rank

@@ -90,7 +90,8 @@ def _of_pair(
             posted = waiting < open_there
             # A send may be over before it is received, if the receive stands behind something else.
             behind = operation.name == "recv" and len(theirs) > open_there and row != history.first_open
-            if operation.sequence in batched or (not posted and (behind or not (other.full or other.listed))):
+            part = operation.sequence in batched or operation.record_id in history.parts
+            if part or (not posted and (behind or not (other.full or other.listed))):
                 posted = None
         waiting += 1
         if posted is False and peer_untrusted:

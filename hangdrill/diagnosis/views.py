@@ -111,7 +111,7 @@ def _merge(rank: int, dumps: list[RankDump]) -> RankView:
                 view.groups.setdefault((group.name, group.desc), group.ranks)
         for status in dump.status:
             view.statuses[status.pg_id] = _later(view.statuses.get(status.pg_id), status)
-    _remember(view, History(settle(_merged(view, dumps))))
+    _remember(view, History(*settle(_merged(view, dumps))))
     whole = [dump for dump in dumps if dump.operations and not dump.only_active and not dump.salvaged]
     view.cut = not whole and any(dump.salvaged for dump in dumps)
     view.full = bool(whole) or (view.empty and any(dump.groups and not dump.salvaged for dump in dumps))
