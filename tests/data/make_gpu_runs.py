@@ -1,10 +1,11 @@
 """Make tests/data/gpu_runs again, from what `hangdrill run gpu --out OUT` left on a machine with two GPUs.
 
-    python tests/data/make_gpu_runs.py --from OUT
+    python tests/data/make_gpu_runs.py --from OUT --older OLDER
 
-As make_gloo_runs.py, whose rules of truth it uses. Dumps of NCCL hold paths in their frames: these are replaced, so the
-dumps are pickled anew and the manifest's sizes and hashes with them. Which truths nobody can find is written here, from
-the fault and from which ranks left a dump, never from a diagnosis.
+OLDER holds some of the same drills with torch 2.11 (`--python`). As make_gloo_runs.py, whose rules of truth it uses.
+Dumps of NCCL hold paths in their frames: these are replaced, so the dumps are pickled anew and the manifest's sizes
+and hashes with them. Which truths nobody can find is written here, from the fault and from which ranks left a dump,
+never from a diagnosis.
 """
 
 import argparse
@@ -62,15 +63,29 @@ rolled-back.collector.pipeline-hold-r1 rolled-back.collector.all-reduce-hold-gil
 rolled-back.native.all-reduce-hold-r1 rolled-back.debug-server.all-reduce-stop-r1
 """
 CASES = NAMES.split()
+OLDER = "torch-2.11"
+OLDER_CASES = (
+    "native.all-reduce-hold-r1",
+    "native.all-reduce-stop-r1",
+    "debug-server.all-reduce-hold-r1",
+    "collector.all-reduce-hold-gil-r1",
+    "collector.all-reduce-kill-r1",
+    "collector.all-reduce-wrong-op-r1",
+    "collector.all-reduce-none",
+)
+"""Of the backend nccl, which is the legacy one there."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--from", dest="out", type=Path, required=True, help="results of hangdrill run gpu")
-    out = parser.parse_args().out
+    parser.add_argument("--older", type=Path, required=True, help="results of some of them with torch 2.11")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=HERE) as folder:
         for name in CASES:
-            print(keep(out / "gpu" / name, Path(folder, "runs", name)))
+            print(keep(given.out / "gpu" / name, Path(folder, "runs", name)))
+        for name in OLDER_CASES:
+            print(keep(given.older / "gpu" / f"nccl.{name}", Path(folder, "runs", f"{OLDER}.{name}")))
         shutil.rmtree(KEPT, ignore_errors=True)
         shutil.copytree(Path(folder, "runs"), KEPT)
 
@@ -93,8 +108,13 @@ def keep(run: Path, case: Path) -> str:
     for path in sorted(run.glob("control/*.facts.json")):
         store(case / "control" / path.name, {**cleaned(load(path), plan["run_dir"]), "host": "host"})
     truth = truth_of(plan, facts, faults, cannot_tell(case.name, plan["scenario"]["fault"]["kind"], arrived))
-    cell, road, _ = case.name.split(".", 2)
-    truth |= {"dumps_that_arrived": arrived, "cell": cell, "road": road, "backend_class": facts[0]["backend_class"]}
+    cell, road, _ = case.name.replace(OLDER, "older").split(".", 2)
+    truth |= {
+        "dumps_that_arrived": arrived,
+        "cell": cell.replace("older", OLDER),
+        "road": road,
+        "backend_class": facts[0]["backend_class"],
+    }
     if truth["fault"] in SAID and arrived and truth["workload"] != "pipeline":
         truth["kind"] = SAID[truth["fault"]]
     store(case / "truth.json", truth)
