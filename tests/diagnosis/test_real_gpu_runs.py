@@ -28,19 +28,12 @@ by_evidence = pytest.mark.parametrize("case", EVIDENCE, ids=lambda case: case.na
 GOES_ON = {"skip", "wrong-op", "wrong-shape", "wrong-dtype"}
 """Faults after which somebody may wait in a later operation, or finish this one."""
 
-NOT_SEEN_YET = {"nccl-legacy.collector.all-reduce-kill-r1", "nccl-legacy.collector.all-reduce-store-death-r0"}
-"""The evidence says who it was (the process is gone, and its agent counted no fifth operation), but the last trace from
-before shows pg_status an operation behind its entries, which reads as if a ring had dropped one. Doubt is accepted."""
-NOT_SAFE_YET = {("nccl-lazy.collector.all-reduce-wrong-dtype-r1", "rank_1.a0.dump.pickle")}
-"""With this file lost an innocent rank is named: of what rank 1 has left behind, only the trace says that it finished
-the operation, and not that its dtype was another one."""
-
 
 @by_case
 def test_the_answer_is_the_truth(case: Path) -> None:
     truth = TRUTHS[case.name]
     diagnosis = diagnose(case)
-    hold_to(complaint(truth, diagnosis, may_doubt=case.name in NOT_SEEN_YET))
+    hold_to(complaint(truth, diagnosis))
     assert list(diagnosis.ranks.present) == truth["dumps_that_arrived"]
     if "kind" in truth:
         assert diagnosis.kind is not None
@@ -102,8 +95,6 @@ def test_with_any_file_deleted_no_innocent_is_named(case: Path, tmp_path: Path) 
             diagnosis = diagnose(copy)
             kept.rename(path)
             assert any(path.name in one.file for one in diagnosis.ranks.unreadable)
-            if (case.name, path.name) in NOT_SAFE_YET:
-                continue
             hold_to(complaint(truth, diagnosis, may_doubt=True))
 
 
