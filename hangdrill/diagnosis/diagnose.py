@@ -34,6 +34,7 @@ def diagnose(
     times say so.
     """
     old = frozenset(stale)
+    unreadable = tuple(unreadable)
     groups_told = tuple(launch_groups)
     by_rank = {report.rank: report for report in sorted(reports, key=lambda report: (report.rank, report.attempt))}
     views = merge_dumps(dump for dump in dumps if dump.rank not in old)
@@ -43,13 +44,14 @@ def diagnose(
     for report in by_rank.values():
         if report.rank in views:
             rewind(views[report.rank], {(count.name, count.desc): count.collectives for count in report.counts})
+    written = frozenset(one.rank for one in unreadable if one.rank is not None)
+    for rank in written & views.keys():
+        views[rank].listed = False  # what is not on the list may be what the lost file told otherwise
     expected = _expected(views, world_size, groups_told)
-    unreadable = tuple(unreadable)
     roll = _roll(views, expected, unreadable, old)
     size = None if expected is None else len(expected)
     groups = resolve_groups(views, groups_told, size)
     scene = look(views, groups, failed_operations(groups, by_rank), collectives_counted(by_rank.values()))
-    written = frozenset(one.rank for one in unreadable if one.rank is not None)
     judgement = judge(scene, by_rank, expected, written)
     return _diagnosis(judgement, roll)
 

@@ -94,7 +94,11 @@ class Progress:
 
     def _left_out(self) -> list[tuple[int, int]]:
         """(sequence, rank): up to there the rank has finished all, of those that list only what is unfinished."""
-        lists = (rank for rank in self.group.ranks if rank in self.views and not self.views[rank].full)
+        lists = (
+            rank
+            for rank in self.group.ranks
+            if rank in self.views and self.views[rank].listed and not self.views[rank].full
+        )
         return sorted(((self._over_until(rank), rank) for rank in lists), reverse=True)
 
     def _is_left_out(self, left_out: list[tuple[int, int]], sequence: int) -> bool:

@@ -242,9 +242,11 @@ def _transfer(group: GroupView, transfer: Transfer) -> StuckOp:
 
 def _forgotten(scene: Scene) -> Iterable[int]:
     """Ranks whose ring buffer may have dropped an operation that is still unfinished: by their pg_status some group
-    has completed less than what comes before the first unfinished collective that is left. Of groups with sends and
+    has completed less than what comes before the first unfinished collective that is left (nccl-legacy notes what has
+    ended one operation later than it takes it off the list). Of groups with sends and
     receives pg_status tells less (nccl-legacy counts them by themselves); then it is enough that nothing finished is
     left before what is unfinished."""
+    legacy = any(operation.backend == "nccl" for view in scene.views.values() for operation in view.operations[-1:])
     for rank, view in scene.views.items():
         if view.full and view.first_record == 0:
             continue
@@ -255,5 +257,8 @@ def _forgotten(scene: Scene) -> Iterable[int]:
             elif not finished(operation):
                 first.setdefault(str(operation.pg_id), operation.op_id)
         bare = view.full and view.history.first_open == 0 and (0 in first.values() or not view.statuses)
-        if bare or any(s.last_completed < first.get(s.pg_id, s.last_enqueued + 1) - 1 for s in view.statuses.values()):
+        lag = 1 + (legacy and not view.full)
+        if bare or any(
+            s.last_completed < first.get(s.pg_id, s.last_enqueued + 1) - lag for s in view.statuses.values()
+        ):
             yield rank

@@ -23,6 +23,8 @@ def complaint(case: Case, diagnosis: Diagnosis, *, reported: bool = False, blurr
         return _healthy(diagnosis, complete=complete)
     if innocents := named - truth.may - _excused(case, diagnosis):
         return f"names the innocent {sorted(innocents)}; the truth is {truth}"
+    if _dropped_unfinished(case) and not named:
+        return ""
     if diagnosis.verdict is HangVerdict.NO_HANG:
         return f"overlooks a hang; the truth is {truth}"
     if complete:
@@ -31,6 +33,15 @@ def complaint(case: Case, diagnosis: Diagnosis, *, reported: bool = False, blurr
     if sure and truth.culprits and not named and not truth.untellable:
         return f"is sure, and names nobody, with evidence missing; the truth is {truth}"
     return ""
+
+
+def _dropped_unfinished(case: Case) -> bool:
+    """Whether a ring has dropped something unfinished. Then nobody may be named for it, but it may go unnoticed."""
+    for entries in case.outcome.entries:
+        recorded = [entry.pending for entry in entries for _ in range(1 + len(entry.step.parts))]
+        if any(recorded[: max(0, len(recorded) - case.how.window)]):
+            return True
+    return False
 
 
 def _healthy(diagnosis: Diagnosis, *, complete: bool) -> str:
