@@ -211,7 +211,7 @@ def cases(draw: st.DrawFn, *, plain: bool = False) -> Case:
         window=draw(st.sampled_from([2000, 2000, 3, 5, 9])),
         only_active=draw(st.booleans()),
         lost=frozenset(lost),
-        skew_s=draw(st.dictionaries(st.integers(0, world - 1), st.sampled_from([-20, 3, 20]), max_size=2)),
+        skew_s=draw(st.dictionaries(st.integers(0, world - 1), st.sampled_from([-14, 3, 14]), max_size=2)),
         cut=draw(st.dictionaries(st.integers(0, world - 1), st.integers(0, 20), max_size=1)),
     )
     return Case(outcome, how, launch_groups=draw(st.booleans()), world_known=draw(st.booleans()))
