@@ -37,11 +37,23 @@ def _judge_rank(run: RecordedRun, rank: int, teardown: Teardown) -> Finding:
         if after is None:
             return unknown(f"{name} was not looked at again after {teardown.value}")
         if not after.exists:
-            return failed(f"{name} is gone after {teardown.value}")
+            return _gone(run, facts.path, teardown)
         changed = _changes(facts, after)
         if changed:
             return failed(f"{name} has changed after {teardown.value}: {', '.join(changed)}")
     return passed()
+
+
+def _gone(run: RecordedRun, path: str, teardown: Teardown) -> Finding:
+    """Says so when the place itself could not survive."""
+    directory, _, name = path.rpartition("/")
+    job = run.scenario.job
+    if not job.contained or is_inside(path, run.run_dir) or job.is_on_a_volume(path):
+        return failed(f"{name} is gone after {teardown.value}")
+    return failed(
+        f"{name} is gone after {teardown.value}: {directory} is in the container's own layer, on no volume",
+        "let job.volumes mount a volume there, or leave recorder.dump_to out: the run directory is mounted",
+    )
 
 
 def _collected(run: RecordedRun, rank: int) -> list[FileFacts]:

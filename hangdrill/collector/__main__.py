@@ -41,6 +41,7 @@ def parse(arguments: list[str] | None) -> CollectorOptions:
     parser.add_argument("--linger-s", type=float, default=10.0, help="wait so long for a restart when all are gone")
     parser.add_argument("--native-prefix", help="prefix of the files torch writes by itself (TORCH_FR_DUMP_TEMP_FILE)")
     parser.add_argument("--parent-pid", type=int, help="end when this process is gone")
+    parser.add_argument("--contained", action="store_true", help="the ranks are in a container, with pids of their own")
     values = vars(parser.parse_args(arguments))
     return CollectorOptions(**{**values, "backends": tuple(values["backends"])})
 

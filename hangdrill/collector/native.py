@@ -3,7 +3,7 @@
 The drill calls `copy_native` for the roads where no collector runs; the collector uses `NativeFile` while ranks live.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hangdrill.collector.control import RankKey
@@ -19,8 +19,9 @@ _LIMIT_BYTES = 512 * 1024 * 1024
 class NativeFile:
     """Rank r's file: the prefix (TORCH_FR_DUMP_TEMP_FILE) with the rank behind it."""
 
-    def __init__(self, prefix: str, rank: int) -> None:
-        self.path = Path(f"{prefix}{rank}")
+    def __init__(self, prefix: str, rank: int, *, place: Path | None = None) -> None:
+        """place: where this host finds it, when that is not the path that the job names."""
+        self.path = place or Path(f"{prefix}{rank}")
         self._last_look: tuple[int, int] | None = None
         self._copied: tuple[int, int] | None = None
 
@@ -79,16 +80,20 @@ def copy_native(
     run_id: str = "",
     road: str = "native",
     reason: PullReason = PullReason.STALL,
+    locate: Callable[[str], Path | None] = Path,
 ) -> Manifest:
     """Copy every rank's native file that is there into evidence_dir as rank_<r>.a<k>.native.pickle.
 
     Merges into manifest.json of the same run. A second call copies only what changed since. Raises MachineError when
-    the disk refuses, UsageError when the directory holds another run's evidence.
+    the disk refuses, UsageError when the directory holds another run's evidence. locate: where this host finds a path
+    of the job; None for one that is gone.
     """
     evidence_dir.mkdir(mode=0o700, exist_ok=True)
     store = EvidenceStore(evidence_dir, run_id=run_id)
     for rank in ranks:
-        NativeFile(prefix, rank).copy(store, RankKey(attempt, rank), road=road, reason=reason)
+        place = locate(f"{prefix}{rank}")
+        if place is not None:
+            NativeFile(prefix, rank, place=place).copy(store, RankKey(attempt, rank), road=road, reason=reason)
     store.write_manifest()
     if store.failure is not None:
         raise store.failure

@@ -19,6 +19,7 @@ class CollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
     evidence is always pulled before the operation gives up and raises.
     backends empty: every backend that torch is known to record is asked for, until one has something to say.
     control None: a job of the user's own, with no agent and no controller.
+    contained: the ranks are in a container, so a pid that an agent tells is none of this host's; sockets tell it.
     linger_s: how long after the last rank is gone a restart is waited for; without a parent to follow.
     """
 
@@ -34,6 +35,7 @@ class CollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
     linger_s: float = 10.0
     native_prefix: str | None = None
     parent_pid: int | None = None
+    contained: bool = False
 
 
 def check_options(options: CollectorOptions) -> None:

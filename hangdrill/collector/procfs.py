@@ -7,7 +7,7 @@ import msgspec
 
 from hangdrill.model.run import RankState
 
-__all__ = ["ProcessRecord", "ProcessStat", "process_state", "read_process", "read_stat"]
+__all__ = ["ProcessRecord", "ProcessStat", "find_contained", "process_state", "read_process", "read_stat"]
 
 _CHILDREN_LIMIT = 64
 _THREADS_LIMIT = 256
@@ -52,6 +52,23 @@ def read_stat(pid: int) -> ProcessStat | None:
         return ProcessStat(letter=fields[0], started_ticks=int(fields[19]))
     except (OSError, ValueError, IndexError):
         return None
+
+
+def find_contained(pid: int, run_id: str) -> int | None:
+    """The pid, here, of the run's process that calls itself `pid` in its container; None when it is not visible."""
+    mark = f"HANGDRILL_RUN_ID={run_id}".encode()
+    for candidate in _numbers(Path("/proc")):
+        names = _status(_read_or_empty(Path(f"/proc/{candidate}/status"))).get("NSpid", "").split()
+        if len(names) > 1 and names[-1] == str(pid) and mark in _environ(candidate):
+            return candidate
+    return None
+
+
+def _environ(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def process_state(pid: int, started_ticks: int | None = None) -> RankState:

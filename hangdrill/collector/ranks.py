@@ -12,7 +12,7 @@ from hangdrill.collector.looks import Look
 from hangdrill.collector.native import NativeFile
 from hangdrill.collector.notice import WAITS_LONG_S, RankView
 from hangdrill.collector.operations_file import OperationsFile, Progress, count_groups
-from hangdrill.collector.procfs import process_state, read_stat
+from hangdrill.collector.procfs import find_contained, process_state, read_stat
 from hangdrill.collector.sources import RecorderSource
 from hangdrill.collector.traces import OperationKey, PendingOperation, Trace
 from hangdrill.model.run import AgentFacts, GroupCount, RankExit, RankPull, RankState
@@ -33,6 +33,8 @@ class WatchedRank:
         self.key = key
         self.socket: RankSocket | None = None
         self.pid: int | None = None
+        self.contained_run = ""
+        """The run's id when the rank is in a container: the pid that its agent tells is none of this host's."""
         self.started_ticks: int | None = None
         self.state = RankState.NEVER_SEEN
         self.facts: AgentFacts | None = None
@@ -159,9 +161,7 @@ class WatchedRank:
     def take_process(self) -> None:
         """Learn from /proc. A pid is pinned with its start time the first time it is seen alive."""
         if self.pid is None:  # in another pid namespace it stays so, and only the socket tells
-            self.pid = (self.socket.pid if self.socket is not None else None) or (
-                self.facts.pid if self.facts else None
-            )
+            self.pid = (self.socket.pid if self.socket is not None else None) or self._told_pid()
             if self.pid is None:
                 if self.has_answered and self.silence is Silence.ABSENT:
                     self.state = RankState.GONE if self.exit is None else RankState.EXITED
@@ -172,6 +172,15 @@ class WatchedRank:
         if state is RankState.GONE and self.exit is not None:
             state = RankState.EXITED
         self.state = state
+
+    def _told_pid(self) -> int | None:
+        """As its agent wrote it down. A contained rank tells another number, and is gone when that is not found."""
+        if self.facts is None or not self.contained_run:
+            return self.facts.pid if self.facts else None
+        found = find_contained(self.facts.pid, self.contained_run)
+        if found is None:
+            self.state = RankState.GONE if self.exit is None else RankState.EXITED
+        return found
 
     def trace_before_the_end(self) -> Trace | None:
         """The trace that shows the operation which then failed as still pending.

@@ -23,12 +23,15 @@ class Roster:
         sources: tuple[RecorderSource, ...],
         *,
         native_prefix: str | None = None,
+        contained_run: str = "",
     ) -> None:
+        """contained_run: the run's id, when its ranks are in a container."""
         self._sockets = sockets
         self._directory_fd = os.open(sockets, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._control = control
         self._sources = sources
         self._native_prefix = native_prefix
+        self._contained_run = contained_run
         self._ranks: dict[RankKey, WatchedRank] = {}
         self.attempt = 0
 
@@ -88,6 +91,7 @@ class Roster:
         rank = self._ranks.get(key)
         if rank is None:
             rank = self._ranks[key] = WatchedRank(key, self._sources)
+            rank.contained_run = self._contained_run
             rank.native = None if self._native_prefix is None else NativeFile(self._native_prefix, key.rank)
         return rank
 

@@ -41,7 +41,11 @@ class Watch:
         job_timeout_s = None if self._control is None else self._control.job_timeout_s()
         self._rules = NoticeRules(stall_after_s=options.stall_after_s, job_timeout_s=job_timeout_s)
         self._roster = Roster(
-            options.sockets, self._control, sources_of(options.backends), native_prefix=options.native_prefix
+            options.sockets,
+            self._control,
+            sources_of(options.backends),
+            native_prefix=options.native_prefix,
+            contained_run=options.run_id if options.contained else "",
         )
         slowest_s = min(_SLOWEST_LOOK_S, self._rules.progress_limit_s / 5)
         self._poller = Poller(poll_s=options.poll_s, slowest_s=slowest_s)

@@ -28,34 +28,50 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 class Inspector:
     """Keeps inspection.json: one more set of facts at each call, in order."""
 
-    def __init__(self, plan: Plan, layout: RunLayout) -> None:
+    def __init__(self, plan: Plan, layout: RunLayout, locate: Callable[[str], Path | None] = Path) -> None:
+        """locate: where this host finds a file of the job."""
         self._plan = plan
         self._layout = layout
+        self._locate = locate
         self._inspection = Inspection()
 
     def look_at_files(self, when: str, manifest: Manifest | None) -> int:
         """Record every artifact and every native path of an expected rank; how many exist."""
-        found = tuple(_facts(when, *subject) for subject in self._subjects(manifest))
+        found = tuple(_facts(facts, place) for facts, place in self._subjects(when, manifest))
         self._inspection = msgspec.structs.replace(self._inspection, files=self._inspection.files + found)
         write_json(self._layout.inspection, self._inspection)
         return sum(facts.exists for facts in found)
 
-    def look_for_leftovers(self, supervisor: Supervisor) -> tuple[Leftover, ...]:
-        """Record what is still there of the drill: processes, sockets, FIFOs and hold files."""
+    def look_for_leftovers(self, supervisor: Supervisor, of_job: tuple[Leftover, ...] = ()) -> tuple[Leftover, ...]:
+        """Record what is still there of the drill: processes, sockets, FIFOs, hold files, and what the job names."""
         living = supervisor.processes()
         leftovers = (
             *(Leftover(what="process", name=f"{process.name} ({process.id.pid})") for process in living),
             *leftover_files(self._layout),
+            *of_job,
         )
         self._inspection = msgspec.structs.replace(self._inspection, leftovers=leftovers)
         write_json(self._layout.inspection, self._inspection)
         return leftovers
 
-    def _subjects(self, manifest: Manifest | None) -> Iterable[tuple[int, int, ArtifactKind, Path]]:
+    def _subjects(self, when: str, manifest: Manifest | None) -> Iterable[tuple[FileFacts, Path | None]]:
+        """What is looked for, under the name that the job gave it, and where this host may have it."""
         for rank in self._plan.expected_ranks:
-            yield rank, 0, ArtifactKind.DUMP, Path(f"{self._plan.dump_prefix}{rank}")
+            path = f"{self._plan.dump_prefix}{rank}"
+            yield FileFacts(when=when, rank=rank, kind=ArtifactKind.DUMP, path=path, exists=False), self._locate(path)
         for artifact in () if manifest is None else manifest.artifacts:
-            yield artifact.rank, artifact.attempt, artifact.kind, self._layout.evidence / artifact.path
+            own = self._layout.evidence / artifact.path
+            yield (
+                FileFacts(
+                    when=when,
+                    rank=artifact.rank,
+                    attempt=artifact.attempt,
+                    kind=artifact.kind,
+                    path=str(own),
+                    exists=False,
+                ),
+                own,
+            )
 
 
 def leftover_files(layout: RunLayout) -> tuple[Leftover, ...]:
@@ -74,21 +90,20 @@ def sweep_sockets(layout: RunLayout) -> None:
             path.unlink()
 
 
-def _facts(when: str, rank: int, attempt: int, kind: ArtifactKind, path: Path) -> FileFacts:
+def _facts(gone: FileFacts, place: Path | None) -> FileFacts:
+    """What is at a place; `gone` says what is looked for, and is the answer when there is nothing."""
+    if place is None:
+        return gone
     try:
-        found = path.stat()
-        with path.open("rb") as file:
+        found = place.stat()
+        with place.open("rb") as file:
             digest = hashlib.sha256()
             while block := file.read(1 << 20):
                 digest.update(block)
     except OSError:
-        return FileFacts(when=when, rank=rank, attempt=attempt, kind=kind, path=str(path), exists=False)
-    return FileFacts(
-        when=when,
-        rank=rank,
-        attempt=attempt,
-        kind=kind,
-        path=str(path),
+        return gone
+    return msgspec.structs.replace(
+        gone,
         exists=True,
         bytes=found.st_size,
         uid=found.st_uid,

@@ -17,14 +17,17 @@ from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.lock import resources_of
 from hangdrill.drill.orders import AgentOrders, agent_orders
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE, own_id
+from hangdrill.launchers.box import find_mounted, mounted_volumes
+from hangdrill.launchers.bwrap import BwrapLauncher
 from hangdrill.launchers.protocol import Launcher, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError
-from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Trigger
+from hangdrill.model.scenario import FaultKind, Job, LauncherName, Scenario, Trigger, Volume
 
 __all__ = [
     "Deadlines",
     "Plan",
+    "dump_place",
     "is_healthy",
     "launch_request",
     "launcher_for",
@@ -120,7 +123,7 @@ def plan_drill(
         target=target,
         target_args=target_args,
         command=(),
-        collector_command=_collector_command(scenario, layout, prefix, run_id),
+        collector_command=(),
         cwd=str(Path.cwd()) if scenario.job.script is not None else str(layout.root),
         environment=_environment(scenario, layout, prefix, run_id, environ),
         orders=agent_orders(scenario, run_id=run_id, control=layout.control, sockets=layout.sockets, within_s=within_s),
@@ -133,19 +136,36 @@ def plan_drill(
             restart_s=scenario.job.timeout_s + 45,
         ),
     )
-    command = launcher_for(scenario).command(launch_request(plan, environ))
-    return msgspec.structs.replace(plan, command=command)
+    return msgspec.structs.replace(
+        plan,
+        command=launcher_for(scenario).command(launch_request(plan, environ)),
+        collector_command=_collector_command(plan, layout),
+    )
 
 
 def launcher_for(scenario: Scenario) -> Launcher:
     """The launcher that the scenario names."""
-    if scenario.job.launcher is not LauncherName.TORCHRUN:
-        raise UsageError(
-            f"this version has no launcher {scenario.job.launcher.value}",
-            where="job.launcher",
-            next_step='set launcher = "torchrun"',
-        )
-    return TorchrunLauncher()
+    match scenario.job.launcher:
+        case LauncherName.TORCHRUN:
+            return TorchrunLauncher()
+        case LauncherName.BWRAP:
+            return BwrapLauncher()
+        case other:
+            raise UsageError(
+                f"this version has no launcher {other.value}",
+                where="job.launcher",
+                next_step='set launcher = "torchrun"',
+            )
+
+
+def dump_place(plan: Plan, path: str) -> Path | None:
+    """Where this host keeps what the job calls `path`; None when that is in the container's own layer."""
+    if not plan.scenario.job.contained:
+        return Path(path)
+    layout = RunLayout(Path(plan.run_dir))
+    if Path(path).is_relative_to(layout.native):
+        return Path(path)
+    return find_mounted(mounted_volumes(_volumes(plan.scenario.job), plan.run_dir), path)
 
 
 def launch_request(plan: Plan, environ: Mapping[str, str]) -> LaunchRequest:
@@ -165,7 +185,14 @@ def launch_request(plan: Plan, environ: Mapping[str, str]) -> LaunchRequest:
         environ={**inherited, **plan.environment},
         cwd=plan.cwd,
         log_path=str(RunLayout(Path(plan.run_dir)).job_log),
+        run_dir=plan.run_dir,
+        dump_dir=str(Path(plan.dump_prefix).parent),
+        volumes=_volumes(job),
     )
+
+
+def _volumes(job: Job) -> tuple[Volume, ...]:
+    return tuple(Volume.parse(text) for text in job.volumes)
 
 
 def _target(scenario: Scenario) -> tuple[str, tuple[str, ...]]:
@@ -215,19 +242,24 @@ def _dump_prefix(scenario: Scenario, layout: RunLayout) -> str:
     return str(directory / "fr_")
 
 
-def _collector_command(scenario: Scenario, layout: RunLayout, dump_prefix: str, run_id: str) -> tuple[str, ...]:
+def _collector_command(plan: Plan, layout: RunLayout) -> tuple[str, ...]:
     """Empty for the roads that show what torch does alone."""
+    scenario = plan.scenario
     if scenario.recorder.trigger is not Trigger.COLLECTOR:
         return ()
     options = {
         "--sockets": str(layout.sockets),
         "--control": str(layout.control),
         "--to": str(layout.evidence),
-        "--run-id": run_id,
+        "--run-id": plan.run_id,
         "--world-size": str(scenario.job.world_size),
         "--backend": scenario.job.backend,
         "--stall-after-s": str(stall_after_s(scenario)),
-        "--native-prefix": dump_prefix,
         "--parent-pid": str(os.getpid()),
     }
-    return (sys.executable, "-m", "hangdrill.collector", *(part for option in options.items() for part in option))
+    native = dump_place(plan, plan.dump_prefix)
+    if native is not None:
+        options["--native-prefix"] = str(native)
+    flags = ("--contained",) if scenario.job.contained else ()
+    words = (part for option in options.items() for part in option)
+    return (sys.executable, "-m", "hangdrill.collector", *words, *flags)

@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -132,6 +132,8 @@ class NativeRoad:
     def __init__(self, plan: Plan, layout: RunLayout) -> None:
         self._plan = plan
         self._layout = layout
+        self.locate: Callable[[str], Path | None] = Path
+        """Where this host finds a file of the job."""
         self._before = self._native_files()
         self._copied = False
 
@@ -158,6 +160,7 @@ class NativeRoad:
                 self._layout.evidence,
                 run_id=self._plan.run_id,
                 road=self._plan.scenario.recorder.trigger.value,
+                locate=self.locate,
             )
             self._copied = True
         return ""
@@ -165,8 +168,11 @@ class NativeRoad:
     def _native_files(self) -> dict[int, tuple[int, int, int]]:
         found: dict[int, tuple[int, int, int]] = {}
         for rank in self._plan.expected_ranks:
+            place = self.locate(f"{self._plan.dump_prefix}{rank}")
             with contextlib.suppress(OSError):
-                facts = Path(f"{self._plan.dump_prefix}{rank}").stat()
+                if place is None:
+                    continue
+                facts = place.stat()
                 found[rank] = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
         return found
 

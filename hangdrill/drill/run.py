@@ -28,7 +28,15 @@ from hangdrill.drill.judge import failed_result, judge
 from hangdrill.drill.layout import Journal, RunLayout, create_run_dir, make_directory, write_json
 from hangdrill.drill.lock import holding
 from hangdrill.drill.phases import collect, confirm, notice, reach_steady, tear_down
-from hangdrill.drill.plan import Plan, is_healthy, launch_request, launcher_for, new_run_id, plan_drill
+from hangdrill.drill.plan import (
+    Plan,
+    dump_place,
+    is_healthy,
+    launch_request,
+    launcher_for,
+    new_run_id,
+    plan_drill,
+)  # fmt: skip
 from hangdrill.drill.pool import run_all
 from hangdrill.drill.procfs import own_id
 from hangdrill.drill.registry import Registration, open_runtime_dir, register, unregister
@@ -37,6 +45,7 @@ from hangdrill.drill.session import Session
 from hangdrill.drill.shutdown import end_everything
 from hangdrill.drill.waiting import Interrupt, Waiter, handling_signals
 from hangdrill.launchers.agent_path import prepare_agent_path
+from hangdrill.launchers.box import mounted_volumes
 from hangdrill.launchers.protocol import Launcher
 from hangdrill.model.errors import HangdrillError, InternalError, Interrupted, MachineError
 from hangdrill.model.run import DrillResult
@@ -156,7 +165,12 @@ def _prepare(plan: Plan, run_dir: Path) -> RunLayout:
     layout = create_run_dir(run_dir.absolute())
     write_json(layout.plan, plan)
     write_json(layout.agent_orders, plan.orders)
-    make_directory(Path(plan.dump_prefix).parent)
+    for volume in mounted_volumes(launch_request(plan, {}).volumes, plan.run_dir):
+        if Path(volume.source).is_relative_to(layout.root):
+            make_directory(Path(volume.source))
+    dumps = dump_place(plan, str(Path(plan.dump_prefix).parent))
+    if dumps is not None:  # else it is the container's own: its launcher makes it
+        make_directory(dumps)
     prepare_agent_path(layout.agent_path)
     return layout
 
@@ -185,11 +199,12 @@ def _execute(session: Session, environ: Mapping[str, str]) -> None:
 
 
 def _teardowns(scenario: Scenario) -> tuple[Teardown, ...]:
-    """Those of the scenario: a restart first, since it needs the job."""
+    """Those of the scenario: a restart first, since it needs the job; then from the mildest to the hardest."""
     named = set(scenario.expect.survives)
     if scenario.job.max_restarts:
         named.add(Teardown.RESTART)
-    return tuple(sorted(named, key=lambda teardown: (teardown is not Teardown.RESTART, teardown.value)))
+    order = list(Teardown)
+    return tuple(sorted(named, key=lambda teardown: (teardown is not Teardown.RESTART, order.index(teardown))))
 
 
 @contextmanager

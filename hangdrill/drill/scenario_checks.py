@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from hangdrill.drill.scenario_shape import Problem, nearest
-from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Teardown, Trigger, WorkloadName
+from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Teardown, Trigger, Volume, WorkloadName
 
 __all__ = ["OPERATIONS", "mistakes", "warnings"]
 
@@ -32,7 +32,8 @@ OWN_PLACE = frozenset({FaultKind.IN_DESTROY, FaultKind.DATALOADER})
 """Placed where their kind belongs when the scenario does not say."""
 NEEDS_OPERATION = frozenset({FaultKind.SKIP, FaultKind.WRONG_OP, FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
 TENSOR_FAULTS = frozenset({FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
-FLOOR_TEARDOWNS = frozenset({Teardown.JOB_EXIT, Teardown.PROCESS_KILL, Teardown.RESTART})
+TEARDOWNS = frozenset({Teardown.JOB_EXIT, Teardown.PROCESS_KILL, Teardown.RESTART, Teardown.CONTAINER_REMOVAL})
+LAUNCHERS = (LauncherName.TORCHRUN, LauncherName.BWRAP)
 P2P_WORKLOADS = frozenset({WorkloadName.PIPELINE})
 GPU_FAULTS = frozenset({FaultKind.GPU_KERNEL, FaultKind.OOM})
 STORE_RANK = 0
@@ -54,8 +55,18 @@ def _warnings(scenario: Scenario) -> Iterator[str]:
     before, job = scenario.fault.before, scenario.job
     if before is not None and before.op in P2P and job.workload and job.workload not in P2P_WORKLOADS:
         yield f"fault.before.op: {job.workload.value} sends nothing point to point, so {before.op} never comes"
-    if scenario.recorder.trigger is Trigger.NATIVE and job.backend == "gloo" and scenario.expect.dumps != "none":
+    alone = scenario.recorder.trigger is Trigger.NATIVE and job.backend == "gloo"
+    if alone and job.script is None and scenario.expect.dumps != "none":  # a script may write dumps itself
         yield "recorder.trigger: gloo writes no dump by itself, so this drill fails (that is what it shows)"
+    if _goes_with_the_container(scenario):
+        yield f"recorder.dump_to: {scenario.recorder.dump_to} is the container's own, and goes with it"
+
+
+def _goes_with_the_container(scenario: Scenario) -> bool:
+    """Whether the native dumps are to survive their container, and lie in its own layer."""
+    job, recorder = scenario.job, scenario.recorder
+    asked = Teardown.CONTAINER_REMOVAL in scenario.expect.survives and recorder.trigger is not Trigger.COLLECTOR
+    return asked and recorder.dump_to is not None and not job.is_on_a_volume(recorder.dump_to)
 
 
 def _job(scenario: Scenario) -> Iterator[Problem]:
@@ -63,13 +74,28 @@ def _job(scenario: Scenario) -> Iterator[Problem]:
     if (job.workload is None) == (job.script is None):
         which = "neither a workload nor a script" if job.workload is None else "both a workload and a script"
         yield Problem("job.workload", f"the job has {which}", "set exactly one of job.workload and job.script")
-    if job.launcher is not LauncherName.TORCHRUN:
-        yield Problem("job.launcher", f'the launcher "{job.launcher.value}" is not available yet', 'use "torchrun"')
+    if job.launcher not in LAUNCHERS:
+        hint = f"use {' or '.join(launcher.value for launcher in LAUNCHERS)}"
+        yield Problem("job.launcher", f'the launcher "{job.launcher.value}" is not available yet', hint)
     if not job.backend.strip():
         yield Problem("job.backend", "the backend has no name", 'for instance "gloo"')
     yield from _between("job.timeout_s", job.timeout_s, 0.0, MAX_TIMEOUT_S, "s", above=True)
     yield from _between("job.steps", job.steps, 1, MAX_STEPS)
     yield from _between("job.max_restarts", job.max_restarts, 0, MAX_RESTARTS)
+
+
+def _volumes(scenario: Scenario) -> Iterator[Problem]:
+    job = scenario.job
+    if job.volumes and not job.contained:
+        yield Problem("job.volumes", f"{job.launcher.value} starts no container", 'use launcher = "bwrap"')
+    targets: list[str] = []
+    for text in job.volumes:
+        try:
+            targets.append(Volume.parse(text).target)
+        except ValueError as error:
+            yield Problem("job.volumes", f'"{text}": {error}', 'for instance "dumps:/mnt/dumps"')
+    if twice := sorted({target for target in targets if targets.count(target) > 1}):
+        yield Problem("job.volumes", f"two volumes have the target {twice[0]}", "give each its own")
 
 
 def _world(scenario: Scenario) -> Iterator[Problem]:
@@ -202,9 +228,12 @@ def _expect_within(scenario: Scenario) -> Iterator[Problem]:
 
 def _expect_survives(scenario: Scenario) -> Iterator[Problem]:
     for teardown in scenario.expect.survives:
-        if teardown not in FLOOR_TEARDOWNS:
+        if teardown is Teardown.CONTAINER_REMOVAL and not scenario.job.contained:
+            what = f"{scenario.job.launcher.value} starts no container that could be removed"
+            yield Problem("expect.survives", what, 'use launcher = "bwrap", or leave container-removal out')
+        elif teardown not in TEARDOWNS:
             what = f'"{teardown.value}" needs a launcher that is not available yet'
-            yield Problem("expect.survives", what, "use job-exit, process-kill or restart")
+            yield Problem("expect.survives", what, "use job-exit, process-kill, restart or container-removal")
     if Teardown.RESTART in scenario.expect.survives and scenario.job.max_restarts < 1:
         yield Problem("expect.survives", "the job has no restart to survive", "set job.max_restarts = 1")
 
@@ -225,6 +254,6 @@ def _between(
 
 
 RULES: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
-    _job, _world, _fault_kind, _fault_ranks, _fault_place, _fault_at, _fault_before, _fault_delay, _recorder,
+    _job, _volumes, _world, _fault_kind, _fault_ranks, _fault_place, _fault_at, _fault_before, _fault_delay, _recorder,
     _expect_ranks, _expect_within, _expect_survives,
 )  # fmt: skip

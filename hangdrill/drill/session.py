@@ -6,15 +6,16 @@ Every step that undoes something is safe to repeat, and none of them is skipped 
 import signal
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from hangdrill.drill.control import ControlReader
 from hangdrill.drill.fault import PlacedFault
 from hangdrill.drill.inspection import COLLECTED, Inspector, sweep_sockets
 from hangdrill.drill.layout import Journal, RunLayout
 from hangdrill.drill.observe import RankObserver
-from hangdrill.drill.plan import Plan, launch_request
-from hangdrill.drill.procfs import own_id, read_process
-from hangdrill.drill.roads import Road, read_manifest
+from hangdrill.drill.plan import Plan, dump_place, launch_request
+from hangdrill.drill.procfs import own_id, pid_inside, read_process, scan
+from hangdrill.drill.roads import NativeRoad, Road, read_manifest
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.launchers.protocol import LaunchedJob, Launcher
@@ -46,10 +47,12 @@ class Session:
         self.supervisor = Supervisor(plan.run_id, own_id())
         self.control = ControlReader(layout.control)
         self.fault = PlacedFault(plan.scenario.fault, layout.control)
-        self.inspector = Inspector(plan, layout)
+        self.inspector = Inspector(plan, layout, self.locate)
         self.observer = RankObserver(plan, layout, listener)
         self.waiter = Waiter(interrupt, self.observer.tick)
         self.job: LaunchedJob | None = None
+        if isinstance(road, NativeRoad):
+            road.locate = self.locate
         self._end_told = False
 
     def tell(self, phase: str, event: str, detail: Mapping[str, object] | None = None, text: str = "") -> None:
@@ -100,6 +103,16 @@ class Session:
         files = self.inspector.look_at_files(when, read_manifest(self.layout))
         self.journal.write("inspected", {"when": when, "files": files})
 
+    def locate(self, path: str) -> Path | None:
+        """Where this host finds what the job calls `path`; None when it is gone, or out of reach."""
+        place = dump_place(self.plan, path)
+        return self.job.locate(path) if place is None and self.job is not None else place
+
+    def remove_container(self) -> None:
+        """Kill and remove the job's container, if it has one."""
+        if self.job is not None:
+            self.job.remove()
+
     def tell_teardown(self) -> None:
         """From now on agents do not wait for acks, and the collector finishes."""
         self.layout.teardown.touch(mode=0o600)
@@ -141,8 +154,15 @@ class Session:
         self.supervisor.end(Grace(int_s=0, term_s=deadlines.term_s, kill_s=deadlines.kill_s))
         self.fault.sweep()
         sweep_sockets(self.layout)
-        self.inspector.look_for_leftovers(self.supervisor)
+        try:
+            self.remove_container()
+        finally:
+            self.inspector.look_for_leftovers(self.supervisor, self.job.leftovers() if self.job is not None else ())
 
     def _lives(self, pid: int) -> bool:
+        if self.plan.scenario.job.contained:  # the agent told its pid in there
+            return any(
+                found.alive and found.run_id == self.plan.run_id and pid_inside(found.id.pid) == pid for found in scan()
+            )
         found = read_process(pid)
         return found is not None and found.alive and found.run_id == self.plan.run_id

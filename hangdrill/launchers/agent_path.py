@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hangdrill.model.errors import InternalError
 
-__all__ = ["prepare_agent_path"]
+__all__ = ["prepare_agent_path", "rank_package"]
 
 
 def prepare_agent_path(directory: Path) -> Path:
@@ -21,11 +21,11 @@ def prepare_agent_path(directory: Path) -> Path:
         init.write_text('"""The part of hangdrill that runs inside a rank."""\n')
     link = package / "rank"
     if not link.is_symlink():
-        link.symlink_to(_rank_package(), target_is_directory=True)
+        link.symlink_to(rank_package(), target_is_directory=True)
     return directory
 
 
-def _rank_package() -> Path:
+def rank_package() -> Path:
     """Where `hangdrill.rank` lies, found without importing it: it imports torch."""
     spec = importlib.util.find_spec("hangdrill.rank")
     if spec is None or not spec.submodule_search_locations:

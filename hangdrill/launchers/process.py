@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hangdrill.model.errors import MachineError
+from hangdrill.model.run import Leftover
 
 __all__ = ["LocalJob", "start_local"]
 
@@ -29,6 +30,17 @@ class LocalJob:
 
     def close(self) -> None:
         self._process.poll()
+
+    def remove(self) -> None:
+        """There is no container."""
+
+    def locate(self, path: str) -> Path | None:
+        """The job sees this host's files."""
+        return Path(path)
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """Processes only, and those are the supervisor's."""
+        return ()
 
 
 def start_local(command: Sequence[str], *, environ: Mapping[str, str], cwd: str, log_path: str) -> LocalJob:

@@ -5,11 +5,13 @@ A launcher knows how to start ranks and nothing else: it does not watch them, an
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from hangdrill.model.scenario import LauncherName
+from hangdrill.model.run import Leftover
+from hangdrill.model.scenario import LauncherName, Volume
 
 __all__ = ["LaunchRequest", "LaunchedJob", "Launcher", "NoopJob", "NoopLauncher"]
 
@@ -19,6 +21,8 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     target: a built-in workload's name or the path of a script, as `hangdrill.rank` takes it; args follow it.
     environ: the complete environment of the job. log_path: where the job's output goes.
+    run_dir, dump_dir, volumes: for a launcher whose jobs see other files than this host does; dump_dir is where torch
+    writes native dumps, as the job names it.
     """
 
     run_id: str
@@ -31,6 +35,9 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     environ: dict[str, str]
     cwd: str
     log_path: str
+    run_dir: str = ""
+    dump_dir: str = ""
+    volumes: tuple[Volume, ...] = ()
 
 
 class LaunchedJob(Protocol):
@@ -47,6 +54,15 @@ class LaunchedJob(Protocol):
 
     def close(self) -> None:
         """Let go of handles and reap what is over. It ends nothing, and is safe to repeat."""
+
+    def remove(self) -> None:
+        """Kill and remove the container and all that only it holds. Nothing without one; safe to repeat."""
+
+    def locate(self, path: str) -> Path | None:
+        """Where this host finds, at this moment, what the job calls `path`; None when it is out of reach, or gone."""
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """What is still there of the job beside its processes."""
 
 
 class Launcher(Protocol):
@@ -69,6 +85,7 @@ class NoopJob:
         self.exit_code = exit_code
         self.signals: list[signal.Signals] = []
         self.closed = False
+        self.removed = False
 
     def poll(self) -> int | None:
         return self.exit_code
@@ -83,6 +100,15 @@ class NoopJob:
 
     def close(self) -> None:
         self.closed = True
+
+    def remove(self) -> None:
+        self.removed = True
+
+    def locate(self, path: str) -> Path | None:
+        return Path(path)
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        return ()
 
 
 class NoopLauncher:

@@ -12,6 +12,7 @@ import msgspec
 from hangdrill.model.diagnosis import HangKind
 
 __all__ = [
+    "CONTAINED",
     "Before",
     "Expect",
     "Fault",
@@ -22,6 +23,7 @@ __all__ = [
     "Scenario",
     "Teardown",
     "Trigger",
+    "Volume",
     "WorkloadName",
 ]
 
@@ -81,7 +83,7 @@ class Trigger(Enum):
 
 
 class Teardown(Enum):
-    """What the dumps must survive. The floor knows job-exit, process-kill and restart; the rest needs a launcher."""
+    """What the dumps must survive. container-removal needs a job in a container; the ones below it are yet to come."""
 
     JOB_EXIT = "job-exit"
     PROCESS_KILL = "process-kill"
@@ -92,6 +94,40 @@ class Teardown(Enum):
     SCHEDULER_CANCEL = "scheduler-cancel"
     OOM_KILL = "oom-kill"
     HOST_LOSS = "host-loss"
+
+
+class Volume(msgspec.Struct, frozen=True, kw_only=True):
+    """A place of this host that a container sees. source: an absolute path, or a name for one in the run directory."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "Volume":
+        """ "SOURCE:TARGET" or "SOURCE:TARGET:ro". ValueError with the reason when it is neither."""
+        source, _, rest = text.partition(":")
+        target, _, option = rest.partition(":")
+        if not source or not target:
+            raise ValueError("it must be SOURCE:TARGET")
+        if option not in ("", "ro", "rw"):
+            raise ValueError(f'unknown option "{option}"')
+        if not target.startswith("/") or not target.strip("/") or {".", ".."} & set(target.split("/")):
+            raise ValueError(f"the target must be an absolute path below /, got {target}")
+        if not source.startswith("/") and ("/" in source or source.startswith(".")):
+            raise ValueError(f"the source must be an absolute path or a plain name, got {source}")
+        return cls(source=source, target=target.rstrip("/"), read_only=option == "ro")
+
+
+def _target_of(text: str) -> str:
+    try:
+        return Volume.parse(text).target
+    except ValueError:
+        return ""
+
+
+CONTAINED = frozenset({LauncherName.BWRAP, LauncherName.CONTAINER})
+"""The launchers whose jobs have a file system of their own, which goes with them."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,6 +144,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     timeout_s: float = 5.0
     max_restarts: int = 0
     env: dict[str, str] = msgspec.field(default_factory=dict)
+    volumes: tuple[str, ...] = ()
+    """For a job in a container: "SOURCE:TARGET[:ro]", see Volume."""
+
+    @property
+    def contained(self) -> bool:
+        """Whether the ranks run in a container: other files, other pids."""
+        return self.launcher in CONTAINED
+
+    def is_on_a_volume(self, path: str) -> bool:
+        """Whether a path, as the job names it, lies on a volume that is well written."""
+        return any(f"{path}/".startswith(f"{target}/") for target in map(_target_of, self.volumes) if target)
 
     @property
     def world_size(self) -> int:
