@@ -4,6 +4,7 @@ They err on the side of looking: a pull costs milliseconds, and evidence that wa
 is better than any that was pulled after (gloo then marks the failed operation as finished).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -73,6 +74,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     needs_settling: bool = False
     """One rank is out and the others may be about to get stuck on it: give them a moment, their dumps will say more."""
     pending: frozenset[OperationKey] = frozenset()
+    gives_up_s: float = math.inf
+    """When the first of them times out: what its rank does after that is no recovery."""
 
 
 def find_notice(views: Sequence[RankView], rules: NoticeRules, *, now_s: float, now_ns: int) -> Notice | None:
@@ -203,8 +206,18 @@ def _no_progress(views: Sequence[RankView], rules: NoticeRules, now_s: float) ->
 
 
 def _of_operations(views: Sequence[RankView], sentence: str) -> Notice:
-    keys = frozenset(operation.key for view in views for operation in view.pending)
-    return Notice(reason=PullReason.STALL, sentence=sentence, pending=keys)
+    stuck = [(view, operation) for view in views for operation in view.pending]
+    ends = [
+        view.pending_since_s[operation.key] + operation.timeout_ms / 1000
+        for view, operation in stuck
+        if operation.timeout_ms > 0 and operation.key in view.pending_since_s
+    ]
+    return Notice(
+        reason=PullReason.STALL,
+        sentence=sentence,
+        pending=frozenset(operation.key for _, operation in stuck),
+        gives_up_s=min(ends, default=math.inf),
+    )
 
 
 def _age_s(operation: PendingOperation, view: RankView, now_s: float, now_ns: int) -> float:

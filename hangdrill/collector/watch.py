@@ -129,12 +129,14 @@ class Watch:
             self._store.event(EventName.WATCHING, detail="the job goes on after all")
 
     def _recovered(self) -> bool:
-        """Whether the stuck operations are over and new ones began. One that raised is over too, but begins none."""
+        """Whether the stuck operations are over and new ones began in time. One that raised is over too, but begins
+        none; and after a timeout nccl2 lets a rank out of a batch of sends and receives, and it goes on for a while."""
         ranks = self._roster.current
         if self._notice is None or self._pulled_s is None or not all(rank.view().running for rank in ranks):
             return False
         stuck = any(operation.key in self._notice.pending for rank in ranks for operation in rank.pending)
-        return not stuck and any(max(rank.progress_s, rank.advanced_s) > self._pulled_s for rank in ranks)
+        moved_s = max((max(rank.progress_s, rank.advanced_s) for rank in ranks), default=0.0)
+        return not stuck and self._pulled_s < moved_s < self._notice.gives_up_s
 
     def _begin_anew(self) -> None:
         """A restart: what the earlier attempt left stays, and the new one is watched from its beginning."""

@@ -30,7 +30,8 @@ def test_a_stall_is_noticed_and_everything_pulled_from_every_rank(job, ranks, cu
 
 
 def test_a_healthy_job_is_left_alone(job, ranks):
-    ranks += [idle_rank(job.sockets, 0), waiting_rank(job.sockets, 1, age_s=0.5)]
+    patient = {"fr_trace_json:gloo": trace(operation(4, age_s=0.5, timeout_ms=600_000))}
+    ranks += [idle_rank(job.sockets, 0), waiting_rank(job.sockets, 1, answers=patient)]
     job.start()
     wait_until(lambda: len(ranks[0].asked) > 20 and len(ranks[1].asked) > 20, "it was watched for a while")
     manifest = job.finish()
@@ -100,7 +101,8 @@ def test_the_controller_may_ask_and_ask_again(job, ranks):
 
 
 def test_a_job_that_goes_on_after_all_is_watched_anew(job, ranks):
-    ranks += [waiting_rank(job.sockets, 0, sequence=4)]
+    stuck = {"fr_trace_json:gloo": trace(operation(4, age_s=600, timeout_ms=600_000))}
+    ranks += [waiting_rank(job.sockets, 0, answers=stuck)]
     job.start(world_size=1)
     job.await_event("complete")
     ranks[0].answers["fr_trace_json:gloo"] = trace(operation(5, retired=True))
@@ -111,6 +113,19 @@ def test_a_job_that_goes_on_after_all_is_watched_anew(job, ranks):
     wait_until(lambda: len(job.events("noticed")) == 2, "the second stall")
     wait_until(lambda: len(job.events("complete")) == 2, "the second pull")
     assert job.finish().notice.startswith("all_reduce #6")
+
+
+def test_what_begins_after_the_timeout_is_no_recovery(job, ranks):
+    """nccl2 lets a rank out of a hung batch of sends and receives when it times out, and the rank goes on a little."""
+    stuck = {"fr_trace_json:gloo": trace(operation(4, age_s=60, timeout_ms=1))}
+    ranks += [waiting_rank(job.sockets, 0, answers=stuck)]
+    job.start(world_size=1)
+    job.await_event("complete")
+    ranks[0].answers["fr_trace_json:gloo"] = trace(operation(5, retired=True))
+    seen = len(ranks[0].asked)
+    wait_until(lambda: len(ranks[0].asked) > seen + 5, "it was watched on")
+    job.finish()
+    assert len(job.events("watching")) == len(job.events("noticed")) == 1
 
 
 def test_an_operation_that_raised_is_no_recovery(job, ranks):
