@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 OUT ?= hangdrill-runs
 JOBS ?= 2
 
-.PHONY: help drill test lint unit scenarios matrix fuzz bench scale docs-check package clean
+.PHONY: help drill test lint unit scenarios matrix containers fuzz bench scale docs-check package clean
 
 help:
 	@echo "make drill      virtual environment, install, one real hang drill on CPU (4 ranks, gloo)"
@@ -14,6 +14,7 @@ help:
 	@echo "make unit       the tests that start no job"
 	@echo "make scenarios  the quick drills"
 	@echo "make matrix     every workload x fault x rank on gloo (about half an hour on two cores)"
+	@echo "make containers 20 drills each in bwrap and in Docker: nothing may be left (about ten minutes; skips what is not there)"
 	@echo "make fuzz       long random programs against the diagnosis, mutations against the recorder"
 	@echo "make bench      the speed claims, side by side"
 	@echo "make scale      diagnose up to 16384 ranks beside pickle.load; writes 11 GB to ~/.cache/hangdrill-benchmarks"
@@ -51,6 +52,9 @@ scenarios: $(VENV)/run.stamp
 
 matrix: $(VENV)/run.stamp
 	$(BIN)/hangdrill run scenarios/faults -j 3 --out $(OUT)/matrix-$$(date -u +%Y%m%dT%H%M%SZ)
+
+containers: $(VENV)/test.stamp
+	HANGDRILL_CONTAINER_REPEATS=20 $(BIN)/python -m pytest tests/launchers/test_container_drills.py -k leave_nothing
 
 fuzz: $(VENV)/test.stamp
 	HANGDRILL_EXAMPLES=$${HANGDRILL_EXAMPLES:-10000} $(BIN)/python -m pytest tests/diagnosis tests/recorder -m "not torchrun" --timeout 7200

@@ -1,4 +1,4 @@
-"""Ending what drills left behind whose controller was killed: processes, sockets, FIFOs, registrations, holder files.
+"""Ending what drills left behind whose controller was killed: processes, containers, files, registrations, holders.
 
 A process is touched only when it belongs to a run whose controller is proven dead: by the registration of the drill, or
 by the controller's pid and start time in the process's own environment. Everything else is left alone.
@@ -12,7 +12,7 @@ from pathlib import Path
 from hangdrill.drill.inspection import leftover_files
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.lock import stale_holders
-from hangdrill.drill.procfs import ProcessId, is_alive, scan
+from hangdrill.drill.procfs import ProcessId, is_alive, parse_id, scan
 from hangdrill.drill.registry import (
     Registration,
     open_runtime_dir,
@@ -21,6 +21,7 @@ from hangdrill.drill.registry import (
     unregister,
 )  # fmt: skip
 from hangdrill.drill.supervise import Grace, Supervisor
+from hangdrill.launchers.engine import Engine
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
 
@@ -45,6 +46,7 @@ def clean(*, dry_run: bool, environ: Mapping[str, str] | None = None) -> tuple[L
     for run_id, controller in sorted(orphans.items()):
         if run_id not in living:
             found += _end_processes(run_id, controller, dry_run=dry_run)
+    found += _remove_containers(set(orphans) - living, living, environ, dry_run=dry_run)
     for registration in dead:
         found += _remove_files(registration, dry_run=dry_run)
         if root is not None and not dry_run:
@@ -73,6 +75,22 @@ def _end_processes(run_id: str, controller: ProcessId, *, dry_run: bool) -> list
                 next_step="they are stuck in the kernel (GPU, network or disk): look at dmesg",
             )
     return found
+
+
+def _remove_containers(
+    orphans: set[str], living: set[str], environ: Mapping[str, str], *, dry_run: bool
+) -> list[Leftover]:
+    """Containers, with their images, of runs whose controller is proven dead: by registration or by their own label."""
+    engine = Engine(environ)
+    made = engine.runs() if engine.answers() else []
+    for run_id, _, controller in made:
+        named = parse_id(controller)
+        if run_id not in living and named is not None and not is_alive(named):
+            orphans = orphans | {run_id}
+    if not dry_run:
+        for run_id in sorted({run_id for run_id, _, _ in made} & orphans):
+            engine.remove(run_id)
+    return [Leftover(what="container", name=name) for run_id, name, _ in made if run_id in orphans]
 
 
 def _remove_files(registration: Registration, *, dry_run: bool) -> list[Leftover]:

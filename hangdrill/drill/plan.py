@@ -4,6 +4,7 @@ It starts nothing and writes nothing. Times in `deadlines` are upper bounds of w
 """
 
 import os
+import shutil
 import sys
 import time
 import uuid
@@ -19,6 +20,8 @@ from hangdrill.drill.orders import AgentOrders, agent_orders
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE, own_id
 from hangdrill.launchers.box import find_mounted, mounted_volumes
 from hangdrill.launchers.bwrap import BwrapLauncher
+from hangdrill.launchers.container import ContainerLauncher
+from hangdrill.launchers.engine import Engine
 from hangdrill.launchers.protocol import Launcher, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError
@@ -31,6 +34,7 @@ __all__ = [
     "is_healthy",
     "launch_request",
     "launcher_for",
+    "missing_launcher",
     "new_run_id",
     "plan_drill",
     "stall_after_s",
@@ -150,12 +154,25 @@ def launcher_for(scenario: Scenario) -> Launcher:
             return TorchrunLauncher()
         case LauncherName.BWRAP:
             return BwrapLauncher()
+        case LauncherName.CONTAINER:
+            return ContainerLauncher()
         case other:
             raise UsageError(
                 f"this version has no launcher {other.value}",
                 where="job.launcher",
                 next_step='set launcher = "torchrun"',
             )
+
+
+def missing_launcher(scenario: Scenario, environ: Mapping[str, str]) -> str:
+    """What the scenario's launcher plainly lacks on this machine, in a sentence; "" when nothing. Starts nothing."""
+    match scenario.job.launcher:
+        case LauncherName.BWRAP if shutil.which("bwrap", path=environ.get("PATH")) is None:
+            return "bubblewrap (bwrap) is not installed"
+        case LauncherName.CONTAINER if not Engine(environ).answers():
+            return "no container engine answers, or docker-py is not installed"
+        case _:
+            return ""
 
 
 def dump_place(plan: Plan, path: str) -> Path | None:

@@ -18,6 +18,7 @@ __all__ = [
     "ProcessInfo",
     "is_alive",
     "own_id",
+    "parse_id",
     "pid_inside",
     "read_process",
     "scan",
@@ -82,7 +83,7 @@ def read_process(pid: int) -> ProcessInfo | None:
         session=int(fields[3]),
         state=fields[0],
         run_id=marks.get(RUN_ID_VARIABLE),
-        controller=_parse_id(marks.get(CONTROLLER_VARIABLE, "")),
+        controller=parse_id(marks.get(CONTROLLER_VARIABLE, "")),
     )
 
 
@@ -154,6 +155,7 @@ def _marks(directory: Path) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
-def _parse_id(text: str) -> ProcessId | None:
+def parse_id(text: str) -> ProcessId | None:
+    """ "pid:ticks", as CONTROLLER_VARIABLE says it; None for anything else."""
     pid, _, ticks = text.partition(":")
     return ProcessId(int(pid), int(ticks)) if pid.isdecimal() and ticks.isdecimal() else None

@@ -33,7 +33,7 @@ OWN_PLACE = frozenset({FaultKind.IN_DESTROY, FaultKind.DATALOADER})
 NEEDS_OPERATION = frozenset({FaultKind.SKIP, FaultKind.WRONG_OP, FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
 TENSOR_FAULTS = frozenset({FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
 TEARDOWNS = frozenset({Teardown.JOB_EXIT, Teardown.PROCESS_KILL, Teardown.RESTART, Teardown.CONTAINER_REMOVAL})
-LAUNCHERS = (LauncherName.TORCHRUN, LauncherName.BWRAP)
+LAUNCHERS = (LauncherName.TORCHRUN, LauncherName.BWRAP, LauncherName.CONTAINER)
 P2P_WORKLOADS = frozenset({WorkloadName.PIPELINE})
 GPU_FAULTS = frozenset({FaultKind.GPU_KERNEL, FaultKind.OOM})
 STORE_RANK = 0
@@ -230,7 +230,9 @@ def _expect_survives(scenario: Scenario) -> Iterator[Problem]:
     for teardown in scenario.expect.survives:
         if teardown is Teardown.CONTAINER_REMOVAL and not scenario.job.contained:
             what = f"{scenario.job.launcher.value} starts no container that could be removed"
-            yield Problem("expect.survives", what, 'use launcher = "bwrap", or leave container-removal out')
+            yield Problem(
+                "expect.survives", what, 'use launcher = "bwrap" or "container", or leave container-removal out'
+            )
         elif teardown not in TEARDOWNS:
             what = f'"{teardown.value}" needs a launcher that is not available yet'
             yield Problem("expect.survives", what, "use job-exit, process-kill, restart or container-removal")

@@ -13,9 +13,10 @@ import msgspec
 
 from hangdrill.launchers.agent_path import rank_package
 from hangdrill.launchers.protocol import LaunchRequest
+from hangdrill.model.errors import MachineError
 from hangdrill.model.scenario import Volume
 
-__all__ = ["Box", "Mount", "box_of", "find_mounted", "mounted_volumes"]
+__all__ = ["Box", "Mount", "box_of", "check_volumes", "find_mounted", "mounted_volumes"]
 
 _PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
@@ -75,6 +76,17 @@ def mounted_volumes(volumes: Iterable[Volume], run_dir: str) -> tuple[Mount, ...
         )
         for volume in volumes
     )
+
+
+def check_volumes(request: LaunchRequest) -> None:
+    """MachineError when the source of a volume is not there: each program would refuse it in its own words."""
+    for volume in request.volumes:
+        if volume.source.startswith("/") and not Path(volume.source).exists():
+            raise MachineError(
+                f"the volume does not exist: {volume.source}",
+                where="job.volumes",
+                next_step="make it first, or give it a plain name: then it is made in the run directory",
+            )
 
 
 def find_mounted(mounts: Iterable[Mount], path: str) -> Path | None:

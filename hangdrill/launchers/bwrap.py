@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from hangdrill.launchers.box import Box, box_of, find_mounted
+from hangdrill.launchers.box import Box, box_of, check_volumes, find_mounted
 from hangdrill.launchers.process import LocalJob, start_local
 from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
@@ -41,7 +41,7 @@ class BwrapLauncher:
                 where="job.launcher",
                 next_step="install it (apt-get install bubblewrap, dnf install bubblewrap)",
             )
-        _check_volumes(request)
+        check_volumes(request)
         _try(request)
 
     def command(self, request: LaunchRequest) -> tuple[str, ...]:
@@ -148,17 +148,6 @@ def _arguments(box: Box, cwd: str) -> tuple[str, ...]:
         if path != "/tmp":
             words += ["--perms", "0700", "--dir", path]
     return (*words, "--chdir", cwd)
-
-
-def _check_volumes(request: LaunchRequest) -> None:
-    """An absolute source must be there: bwrap would refuse it in other words."""
-    for volume in request.volumes:
-        if volume.source.startswith("/") and not Path(volume.source).exists():
-            raise MachineError(
-                f"the volume does not exist: {volume.source}",
-                where="job.volumes",
-                next_step="make it first, or give it a plain name: then it is made in the run directory",
-            )
 
 
 def _try(request: LaunchRequest) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hangdrill.drill.gpus import missing_gpus, needs_gpus
+from hangdrill.drill.plan import missing_launcher
 from hangdrill.drill.scenario_file import NamedScenario, load_file
 from hangdrill.model.errors import HangdrillError
 from hangdrill.pytest_plugin.drilling import assert_passed, run_and_tell
@@ -44,7 +45,8 @@ class ScenarioItem(pytest.Item):
 
     def setup(self) -> None:
         """Skip, with the reason, where the machine lacks what the drill needs."""
-        if why := missing_gpus(self.named.scenario, settings_of(self.config, os.environ).environ):
+        scenario, environ = self.named.scenario, settings_of(self.config, os.environ).environ
+        if why := missing_gpus(scenario, environ) or missing_launcher(scenario, environ):
             pytest.skip(why)
 
     def runtest(self) -> None:

@@ -10,16 +10,25 @@ import psutil
 import pytest
 from box_requests import CHECKOUT, needs_bwrap
 
-pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(600)]
+from hangdrill.launchers.engine import Engine
 
-LAUNCHERS = [pytest.param("bwrap", marks=needs_bwrap)]
+pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(1800)]
+
+LAUNCHERS = [pytest.param("bwrap", marks=needs_bwrap), "container"]
 REPEATS = int(os.environ.get("HANGDRILL_CONTAINER_REPEATS", "3"))
 
 
-def drill(scenario, launcher, out: Path):
+@pytest.fixture
+def environ(launcher, request):
+    """With an engine where the launcher needs one."""
+    engine = request.getfixturevalue("docker_engine") if launcher == "container" else {}
+    return os.environ | engine
+
+
+def drill(scenario, launcher, out: Path, environ):
     """The exit code and the result."""
     words = ["run", f"containers/{scenario}", "--launcher", launcher, "--out", str(out)]
-    environ = os.environ | {"PYTHONPATH": str(CHECKOUT), "COLUMNS": "200", "TMPDIR": str(out.parent)}
+    environ = environ | {"PYTHONPATH": str(CHECKOUT), "COLUMNS": "200", "TMPDIR": str(out.parent)}
     command = [sys.executable, "-m", "hangdrill", *words]
     done = subprocess.run(command, cwd=out.parent, env=environ, capture_output=True, text=True, check=False)
     path = out / "containers" / scenario / "result.json"
@@ -32,8 +41,8 @@ def not_passed(result):
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_dumps_on_a_volume_survive_the_containers_removal(launcher, tmp_path):
-    code, result = drill("volume", launcher, tmp_path / "out")
+def test_dumps_on_a_volume_survive_the_containers_removal(launcher, environ, tmp_path):
+    code, result = drill("volume", launcher, tmp_path / "out", environ)
     assert not_passed(result) == {}
     assert code == 0
     run_dir = tmp_path / "out/containers/volume"
@@ -46,8 +55,8 @@ def test_dumps_on_a_volume_survive_the_containers_removal(launcher, tmp_path):
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_dumps_in_the_containers_own_layer_fail_with_that_reason_alone(launcher, tmp_path):
-    code, result = drill("own-layer", launcher, tmp_path / "out")
+def test_dumps_in_the_containers_own_layer_fail_with_that_reason_alone(launcher, environ, tmp_path):
+    code, result = drill("own-layer", launcher, tmp_path / "out", environ)
     problems = not_passed(result)
     assert set(problems) == {"survives-container-removal"}
     problem = problems["survives-container-removal"]
@@ -57,21 +66,26 @@ def test_dumps_in_the_containers_own_layer_fail_with_that_reason_alone(launcher,
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", *LAUNCHERS])
-def test_one_scenario_passes_unchanged_on_every_launcher(launcher, tmp_path):
-    code, result = drill("collector", launcher, tmp_path / "out")
+def test_one_scenario_passes_unchanged_on_every_launcher(launcher, environ, tmp_path):
+    code, result = drill("collector", launcher, tmp_path / "out", environ)
     assert not_passed(result) == {}
     assert code == 0
     assert [(one["rank"], one["basis"]) for one in result["diagnosis"]["culprits"]] == [(1, "observed")]
 
 
-def left_on_this_host(out: Path) -> dict[str, set[str]]:
+def left_on_this_host(out: Path, environ) -> dict[str, set[str]]:
     """Everything that a container drill could leave, by kind; run directories are what it shall leave."""
+    address = environ.get("DOCKER_HOST", "")
+    layers = Path(address.removeprefix("unix://")).parent / "data/overlay2" if address else Path("/no/engine")
     own = [process for process in psutil.process_iter() if _is_ours(process, out)]
     return {
         "processes": {f"{process.pid} {process.create_time()}" for process in own},
         "namespaces": {str(Path(f"/proc/{process.pid}/ns/mnt").readlink()) for process in own},
         "mounts": set(Path("/proc/self/mountinfo").read_text().splitlines()),
         "temporary": {str(path) for path in (*Path("/tmp").glob("h*d*"), *Path("/dev/shm").iterdir())},
+        "containers": {name for _, name, _ in Engine(environ).runs()} if address else set(),
+        "layers": {path.name for path in layers.glob("[0-9a-f]*")},
+        "cgroups": {str(path) for path in Path("/sys/fs/cgroup").glob("**/docker/*/")},
         "beside the run": {path.name for path in out.parent.iterdir()},
     }
 
@@ -86,12 +100,12 @@ def _is_ours(process: psutil.Process, out: Path) -> bool:
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_repeated_container_drills_leave_nothing(launcher, tmp_path):
+def test_repeated_container_drills_leave_nothing(launcher, environ, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    before = left_on_this_host(out)
+    before = left_on_this_host(out, environ)
     for number in range(REPEATS):
-        _, result = drill("own-layer", launcher, out / str(number))
+        _, result = drill("own-layer", launcher, out / str(number), environ)
         assert result["verdict"] == "fail"
-    after = left_on_this_host(out)
+    after = left_on_this_host(out, environ)
     assert {kind: after[kind] - before[kind] for kind in after} == {kind: set() for kind in after}

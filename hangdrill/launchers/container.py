@@ -1,0 +1,154 @@
+"""torchrun in a container of an engine with Docker's API (Docker, podman), without building an image.
+
+The image is a root directory of a few kilobytes that is imported for the run and removed with it: empty directories,
+and links as on this host. box.py's mounts bring the host's programs and the ranks' environment into it.
+"""
+
+import io
+import os
+import select
+import signal
+import tarfile
+from pathlib import Path, PurePosixPath
+
+from hangdrill.launchers.box import Box, Mount, box_of, check_volumes, find_mounted
+from hangdrill.launchers.engine import ContainerOrder, Engine
+from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
+from hangdrill.launchers.torchrun import TorchrunLauncher
+from hangdrill.model.run import Leftover
+
+__all__ = ["ContainerJob", "ContainerLauncher", "root_archive"]
+
+_INTO_THE_LOG = 'exec "$@" >>"$0" 2>&1'
+_EMPTY = ("dev", "proc", "run", "sys")
+
+
+class ContainerLauncher:
+    """Wraps the torchrun launcher's command."""
+
+    def __init__(self) -> None:
+        self._torchrun = TorchrunLauncher()
+
+    def check(self, request: LaunchRequest) -> None:
+        """MachineError when torch, a volume, docker-py or an engine that answers is missing."""
+        self._torchrun.check(request)
+        check_volumes(request)
+        Engine(request.environ).check()
+
+    def command(self, request: LaunchRequest) -> tuple[str, ...]:
+        """What runs in the container."""
+        return ("/bin/sh", "-c", _INTO_THE_LOG, request.log_path, *self._torchrun.command(request))
+
+    def start(self, request: LaunchRequest) -> LaunchedJob:
+        """Create and start the container; MachineError when the engine refuses."""
+        box = box_of(request)
+        Path(request.log_path).touch(mode=0o600)
+        mounts = (*box.mounts, Mount(source=request.log_path, target=request.log_path, writable=True))
+        order = ContainerOrder(
+            run_id=request.run_id,
+            controller=request.environ.get("HANGDRILL_CONTROLLER", ""),
+            command=self.command(request),
+            environ=request.environ,
+            cwd=request.cwd,
+            user=f"{os.getuid()}:{os.getgid()}",
+            mounts=tuple((mount.source, mount.target, not mount.writable) for mount in mounts),
+            devices=tuple(f"{path}:{path}:rwm" for path in box.devices),
+        )
+        engine = Engine(request.environ)
+        return ContainerJob(engine, engine.start(order, root_archive(box)), request.run_id, box)
+
+
+class ContainerJob:
+    """A container, from its start until it is removed."""
+
+    def __init__(self, engine: Engine, container: str, run_id: str, box: Box) -> None:
+        self._engine = engine
+        self._container = container
+        self._run_id = run_id
+        self._box = box
+        state = engine.state(container)
+        self._pid = state.pid if state is not None else 0
+        self._upper_dir = state.upper_dir if state is not None else ""
+        self._init = _open_pidfd(self._pid)
+        self._exit_code: int | None = None
+
+    def poll(self) -> int | None:
+        """The engine is asked only once the init is over: this is called often."""
+        if self._exit_code is None and (self._init is None or _is_readable(self._init)):
+            state = self._engine.state(self._container)
+            if state is None:
+                self._exit_code = -int(signal.SIGKILL)
+            elif not state.running:
+                self._exit_code = 128 - state.exit_code if state.exit_code > 128 else state.exit_code
+        return self._exit_code
+
+    def signal(self, number: signal.Signals) -> None:
+        self._engine.signal(self._container, number)
+
+    def pids(self) -> tuple[int, ...]:
+        return (self._pid,) if self._pid else ()
+
+    def close(self) -> None:
+        """The ended container stays, with its layer, until it is removed."""
+        if self._init is not None and self.poll() is not None:
+            os.close(self._init)
+            self._init = None
+
+    def remove(self) -> None:
+        """kill and rm -f; the run's image too."""
+        self._engine.remove(self._run_id)
+        self.close()
+
+    def locate(self, path: str) -> Path | None:
+        """A mount, or the own layer as the engine keeps it; else through the init's /proc, while it lives."""
+        mounted = find_mounted(self._box.mounts, path)
+        if mounted is not None:
+            return mounted
+        for root in (self._upper_dir, f"/proc/{self._pid}/root" if self.poll() is None else ""):
+            if root and os.access(root, os.R_OK | os.X_OK):
+                return Path(root) / path.lstrip("/")
+        return None
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """Containers and images of this run."""
+        return self._engine.leftovers(self._run_id)
+
+
+def root_archive(box: Box) -> bytes:
+    """A tar file of the root directory: the box's links, its own directories, and a place for every mount."""
+    uid, gid = os.getuid(), os.getgid()
+    directories = {f"/{name}": (0o755, 0) for name in _EMPTY}
+    for mount in box.mounts:
+        place = mount.target if Path(mount.source).is_dir() else str(PurePosixPath(mount.target).parent)
+        directories.setdefault(place, (0o755, 0))
+    directories |= {path: (0o1777 if path in ("/tmp", "/var/tmp") else 0o700, uid) for path in box.own_dirs}
+    for path in tuple(directories):
+        for parent in PurePosixPath(path).parents:
+            directories.setdefault(str(parent), (0o755, 0))
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path, (mode, owner) in sorted(directories.items()):
+            if path == "/":
+                continue
+            entry = tarfile.TarInfo(path.lstrip("/"))
+            entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, mode, owner, gid if owner else 0
+            archive.addfile(entry)
+        for path, target in box.links:
+            entry = tarfile.TarInfo(path.lstrip("/"))
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            archive.addfile(entry)
+    return buffer.getvalue()
+
+
+def _open_pidfd(pid: int) -> int | None:
+    """A handle that becomes readable when the process is over; None when it is over already, or none of this host's."""
+    try:
+        return os.pidfd_open(pid) if pid else None
+    except OSError:
+        return None
+
+
+def _is_readable(handle: int) -> bool:
+    poller = select.poll()
+    poller.register(handle, select.POLLIN)
+    return bool(poller.poll(0))
