@@ -14,7 +14,7 @@ help:
 	@echo "make unit       the tests that start no job"
 	@echo "make scenarios  the quick drills"
 	@echo "make matrix     every workload x fault x rank on gloo (about half an hour on two cores)"
-	@echo "make containers 20 drills each in bwrap and in Docker: nothing may be left (about ten minutes; skips what is not there)"
+	@echo "make containers 20 drills each in bwrap, Docker and podman: nothing may be left (15 minutes; skips what is not there)"
 	@echo "make fuzz       long random programs against the diagnosis, mutations against the recorder"
 	@echo "make bench      the speed claims, side by side"
 	@echo "make scale      diagnose up to 16384 ranks beside pickle.load; writes 11 GB to ~/.cache/hangdrill-benchmarks"

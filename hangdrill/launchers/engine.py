@@ -82,7 +82,7 @@ class Engine:
         """
         try:
             with self._client() as client:
-                client.api.import_image_from_data(root, repository=REPOSITORY, tag=order.run_id)
+                client.api.import_image_from_data(root, repository=f"{REPOSITORY}:{order.run_id}")
                 return _start(client, order)
         except BaseException:
             with contextlib.suppress(MachineError):
@@ -107,14 +107,14 @@ class Engine:
         """To the container's init; nothing happens when it is over."""
         with self._client() as client:
             for found in client.containers.list(filters={"id": container}):
-                with _unless_over():
+                with _unless_over(500):
                     found.kill(signal=int(number))
 
     def remove(self, run_id: str) -> None:
         """Kill and remove the run's containers, with their layers, and its image. Safe to repeat."""
         with self._client() as client:
             for found in client.containers.list(all=True, filters={"label": f"{RUN_LABEL}={run_id}"}):
-                with _unless_over():
+                with _unless_over(500):  # podman's word for a container that has ended
                     found.kill()
                 with _unless_over():
                     found.remove(force=True, v=True)
@@ -195,14 +195,14 @@ def _start(client: "DockerClient", order: ContainerOrder) -> str:
 
 
 @contextlib.contextmanager
-def _unless_over() -> Iterator[None]:
-    """It ended or was removed meanwhile (404, 409), and that is what was wanted."""
+def _unless_over(*also: int) -> Iterator[None]:
+    """It ended or was removed meanwhile (404, 409), and that is what was wanted. What really failed shows as left."""
     from docker.errors import APIError
 
     try:
         yield
     except APIError as error:
-        if error.status_code not in (404, 409):
+        if error.status_code not in (404, 409, *also):
             raise
 
 

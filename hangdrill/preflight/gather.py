@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from hangdrill.model.scenario import FaultKind, Scenario, Trigger
+from hangdrill.model.scenario import FaultKind, Scenario, Trigger, Volume
 from hangdrill.preflight.command import assigned, job_of_command
 from hangdrill.preflight.machine import look_at_machine
 from hangdrill.preflight.place import look_at_place, native_prefix
@@ -107,4 +107,20 @@ def _place(
         prefix, chosen_by = str(cwd / wishes.dump_to / "fr_"), "--dump-to"
     elif scenario is not None and "TORCH_FR_DUMP_TEMP_FILE" not in job.variables:
         prefix, chosen_by, made_by_hangdrill = str(cwd / "hangdrill-runs" / "fr_"), "the run directory", True
+    elif scenario is not None and scenario.job.contained:
+        source = _on_a_volume(scenario, prefix)
+        if source is None:  # as the mount table in the container will have it: no volume is there
+            directory = str(Path(prefix).parent)
+            return Place(
+                prefix=prefix, directory=directory, chosen_by=chosen_by, file_system="overlay", mount_point="/"
+            )
+        prefix, chosen_by, made_by_hangdrill = str(cwd / "hangdrill-runs" / source), "job.volumes", True
     return look_at_place(prefix, chosen_by, cwd=cwd, umask=umask, made_by_hangdrill=made_by_hangdrill)
+
+
+def _on_a_volume(scenario: Scenario, prefix: str) -> str | None:
+    """Where this host keeps what the container calls `prefix`; a named volume's path is relative to a run directory."""
+    for volume in (Volume.parse(text) for text in scenario.job.volumes):
+        if Path(prefix).is_relative_to(volume.target):
+            return f"{volume.source}/{Path(prefix).relative_to(volume.target)}"
+    return None

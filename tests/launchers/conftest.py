@@ -1,13 +1,28 @@
-"""The engine of the tests: one for all of them."""
+"""The engines of the tests: each is started once for all of them."""
+
+import contextlib
 
 import pytest
-from docker_lab import docker_lab, why_no_docker
+from engine_labs import ENGINES, engine_lab, why_no_engine
 
 
 @pytest.fixture(scope="session")
-def docker_engine():
-    """The variables that name it; skipped with the reason where there can be none."""
-    if why := why_no_docker():
-        pytest.skip(why)
-    with docker_lab() as environ:
-        yield environ
+def engines():
+    """name -> the variables that name the engine; skips with the reason where there can be none."""
+    with contextlib.ExitStack() as stack:
+        started = {}
+
+        def of(name):
+            if why := why_no_engine(name):
+                pytest.skip(why)
+            if name not in started:
+                started[name] = stack.enter_context(engine_lab(name))
+            return started[name]
+
+        yield of
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request, engines):
+    """The variables of one engine."""
+    return engines(request.param)

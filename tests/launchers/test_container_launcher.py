@@ -1,4 +1,4 @@
-"""The container launcher with a real Docker engine: what its job sees, what outlives it, and what it refuses."""
+"""The container launcher with real engines: what its job sees, what outlives it, and what it refuses."""
 
 import io
 import os
@@ -41,13 +41,13 @@ def run_dir(tmp_path):
 
 
 @pytest.fixture
-def start(run_dir, docker_engine):
+def start(run_dir, engine):
     """Starts a shell's text in a container, which is removed after the test."""
     started = []
 
     def start_one(text, marks=None, **changes):
         request = box_request(run_dir, args=(text,), **changes)
-        environ = {**request.environ, **docker_engine, "HANGDRILL_RUN_ID": request.run_id, **(marks or {})}
+        environ = {**request.environ, **engine, "HANGDRILL_RUN_ID": request.run_id, **(marks or {})}
         request = box_request(run_dir, args=(text,), **{**changes, "environ": environ, "run_id": request.run_id})
         launcher().check(request)
         job = launcher().start(request)
@@ -138,8 +138,8 @@ def test_killed_container_says_the_signal(start, run_dir):
     assert ended(job) == -9
 
 
-def test_clean_removes_the_container_of_a_dead_controller_and_no_other(start, run_dir, docker_engine, tmp_path):
-    environ = {**os.environ, **docker_engine, "HANGDRILL_RUNTIME_DIR": str(tmp_path / "runtime")}
+def test_clean_removes_the_container_of_a_dead_controller_and_no_other(start, run_dir, engine, tmp_path):
+    environ = {**os.environ, **engine, "HANGDRILL_RUNTIME_DIR": str(tmp_path / "runtime")}
     mine = "{}:{}".format(*own_id())
     dead, dead_id = start("exit 0", marks={"HANGDRILL_CONTROLLER": "4194303:1"})
     alive, alive_id = start("exit 0", marks={"HANGDRILL_CONTROLLER": mine})
