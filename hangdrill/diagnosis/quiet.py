@@ -44,10 +44,12 @@ def _doubts(case: Case) -> list[str]:
         notes.append(f"of {name_ranks(scene.lagging)}, a send or receive is unfinished whose other side is finished")
     if scene.outdated:
         notes.append(f"{name_ranks(scene.outdated)} never entered what others finished with them")
-    silent = {rank for rank, view in scene.views.items() if view.mute or view.contradictory}
+    torn = {rank for rank, view in scene.views.items() if view.contradictory}
+    notes += [f"the files of {name_ranks(torn)} are of several jobs or attempts: name the directory of one"] * bool(torn)
+    silent = {rank for rank, view in scene.views.items() if view.mute} - torn
     if silent:
         notes.append(f"{name_ranks(silent)} left dumps that say nothing: an empty recorder, or another backend's")
-    partial = {rank for rank, view in scene.views.items() if not view.full} - silent
+    partial = {rank for rank, view in scene.views.items() if not view.full} - silent - torn
     if partial:
         notes.append(f"of {name_ranks(partial)} there are active operations or a cut dump only")
     if scene.views and all(view.empty for view in scene.views.values()):

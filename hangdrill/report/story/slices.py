@@ -127,23 +127,27 @@ class _Found:
         self.last_there: int | None = None
 
     def look_back(self, group: int | None, kept: int, waiting_in: StuckOperation | None) -> None:
-        """group: the number of the stuck group. kept: so many sequences of each group. waiting_in: what the rank waits
-        in, if it does."""
+        """group: the number of the stuck group. kept: so many sequences of each group, before what the rank is inside
+        of. waiting_in: what the rank waits in, if it does."""
         batches: dict[tuple[int, int], bool] = {}
         oldest: dict[int, int] = {}
+        size = len(self.table)
+        rows = size - min(self._first_open(), size) + kept * ROWS_A_SEQUENCE
         columns = zip(reversed(self.table.kind), reversed(self.table.sequences), strict=True)
-        for back, (number, sequence) in enumerate(islice(columns, kept * ROWS_A_SEQUENCE)):
+        for back, (number, sequence) in enumerate(islice(columns, rows)):
             kind = self.kinds[number]
             key = kind.key
+            row = size - 1 - back
             if kind.is_batch:
                 batches[key, sequence] = kind.done
                 continue
-            if sequence < oldest.setdefault(key, sequence - kept + 1):
+            done = batches.get((key, sequence), kind.done)
+            if not done:
+                oldest[key] = min(oldest.get(key, sequence), sequence - kept + 1)
+            elif sequence < oldest.setdefault(key, sequence - kept + 1):
                 if group is None or key == group:
                     break
                 continue
-            row = len(self.table) - 1 - back
-            done = batches.get((key, sequence), kind.done)
             self._put(row, kind, sequence, done=done)
             if not done and (not kind.p2p or self.pending is None or self.kinds[self.table.kind[self.pending]].p2p):
                 self.pending = row
@@ -151,6 +155,12 @@ class _Found:
                 self.inside = row if self.inside is None else self.inside
             elif key == group and done and self.last_there is None:
                 self.last_there = row
+
+    def _first_open(self) -> int:
+        """The row of the first unfinished operation; beyond the end when there is none."""
+        column = self.table.kind
+        open_kinds = (number for number, kind in enumerate(self.kinds) if not kind.done)
+        return min((column.index(number) for number in open_kinds if number in column), default=len(column))
 
     def _put(self, row: int, kind: _Kind, sequence: int, *, done: bool) -> None:
         mine = self.cells.setdefault(kind.key, {})
