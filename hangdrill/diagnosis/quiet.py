@@ -29,7 +29,7 @@ def nothing_pending(case: Case) -> Judgement:
     return Judgement(verdict=HangVerdict.UNDECIDED if notes else HangVerdict.NO_HANG, notes=notes)
 
 
-def _doubts(case: Case) -> list[str]:
+def _doubts(case: Case) -> list[str]:  # noqa: PLR0912 - a doubt a branch
     """Why "nothing is pending" may not be the whole truth."""
     scene, notes = case.scene, []
     if not scene.views:
@@ -45,7 +45,8 @@ def _doubts(case: Case) -> list[str]:
     if scene.outdated:
         notes.append(f"{name_ranks(scene.outdated)} never entered what others finished with them")
     torn = {rank for rank, view in scene.views.items() if view.contradictory}
-    notes += [f"the files of {name_ranks(torn)} are of several jobs or attempts: name the directory of one"] * bool(torn)
+    if torn:
+        notes.append(f"the files of {name_ranks(torn)} are of several jobs or attempts: name the directory of one")
     silent = {rank for rank, view in scene.views.items() if view.mute} - torn
     if silent:
         notes.append(f"{name_ranks(silent)} left dumps that say nothing: an empty recorder, or another backend's")
