@@ -58,6 +58,8 @@ containers: $(VENV)/test.stamp
 
 fuzz: $(VENV)/test.stamp
 	HANGDRILL_EXAMPLES=$${HANGDRILL_EXAMPLES:-10000} $(BIN)/python -m pytest tests/diagnosis tests/recorder -m "not torchrun" --timeout 7200
+	$(BIN)/python tests/recorder/fuzz_reading.py --mutations $${HANGDRILL_MUTATIONS:-100000} --processes 2
+	$(BIN)/python tests/recorder/fuzz_reading.py --prefixes --processes 2
 
 bench: $(VENV)/test.stamp
 	for file in $(filter-out %/make_dumps.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
