@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["collect", "diagnose"]
 
+NOBODY = (
+    "no rank ever answered here. Start the job as `HANGDRILL_SOCKETS=DIR torchrun ... -m hangdrill.rank SCRIPT`, "
+    "with this directory's absolute path"
+)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -130,7 +134,9 @@ def collect(
         native_prefix=native_prefix,
         parent_pid=parent_pid,
     )
-    collect_evidence(options, _stop_on_signals())
+    manifest = collect_evidence(options, _stop_on_signals())
+    if not manifest.ranks:
+        click.echo(f"{sockets}: {NOBODY}", err=True)
 
 
 def _stop_on_signals() -> threading.Event:

@@ -14,7 +14,10 @@ __all__ = ["Known", "delivery_findings", "known_delivery"]
 Known = tuple[frozenset[Role], str]
 """The roles that leave a dump, and why the others do not."""
 
-COLLECT = "run it as `torchrun ... -m hangdrill.rank SCRIPT` with `hangdrill collect` beside it"
+COLLECT = (
+    "run it as `HANGDRILL_SOCKETS=DIR torchrun ... -m hangdrill.rank SCRIPT` with "
+    "`hangdrill collect --sockets DIR --to EVIDENCE` beside it (docs/collect.md)"
+)
 SERVER = "start torch's debug server with dump_dir=... and dump_interval=5"
 
 

@@ -5,7 +5,9 @@ beside any job (`<anywhere on sys.path>/hangdrill/rank/`). It is started as
 
     torchrun ... -m hangdrill.rank TARGET [ARGS...]
 
-and reads its orders from the file named by `HANGDRILL_AGENT`; without that variable it only runs the target.
+and reads the orders of a drill from the file named by `HANGDRILL_AGENT`. Without that variable it serves the rank to
+`hangdrill collect` in the directory named by `HANGDRILL_SOCKETS` (absolute; made if missing, mode 0700): no fault, no
+hooks, and the program ends when it ends. With neither it only runs the target.
 It never judges anything: see docs/reference/run-directory.md for what it writes.
 """
 

@@ -12,7 +12,6 @@
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch.distributed as dist
@@ -27,7 +26,7 @@ from hangdrill.rank.files import Flags, write_json
 from hangdrill.rank.groups import GroupBook
 from hangdrill.rank.leaving import exit_code, leave, print_error
 from hangdrill.rank.opnames import OpNames
-from hangdrill.rank.orders import Identity, Orders, read_orders
+from hangdrill.rank.orders import WATCHED, Identity, Orders
 from hangdrill.rank.places import OperationPlace, StepPlace, place_in_destroy, place_in_init
 from hangdrill.rank.plane import ControlPlane, recorder_of
 from hangdrill.rank.record import Record
@@ -107,7 +106,10 @@ class Agent:
 
     @property
     def leaves_by_itself(self) -> bool:
-        """Whether the agent ends the process. Where torch is drilled alone and not on gloo, its own end is shown."""
+        """Whether the agent ends the process. Where torch is drilled alone and not on gloo, its own end is shown. Not
+        where a collector may be asking just then: `ControlPlane.shutdown` would wait for it for good."""
+        if self._orders.trigger == WATCHED:
+            return True
         first = self.book.groups[0].backend_class if self.book.groups else GLOO
         return self.ending is not None or first == GLOO
 
@@ -138,11 +140,11 @@ class Agent:
         return {"last_group": group.desc, "last_sequence": last.sequence, "last_p2p": last.p2p}
 
 
-def run_with_agent(target: Target, orders_path: Path, environ: Mapping[str, str]) -> NoReturn:
-    """Run `target` under the orders of `orders_path`, to the end of the process. Raises OrdersError and SystemExit."""
+def run_with_agent(target: Target, orders: Orders, environ: Mapping[str, str]) -> NoReturn:
+    """Run `target` under `orders`, to the end of the process. Raises SystemExit, and what the agent's files raise."""
     if not dist.is_available():
         raise RuntimeError("this torch was built without torch.distributed: there is nothing to drill")
-    agent = Agent(read_orders(orders_path), Identity.from_environment(environ))
+    agent = Agent(orders, Identity.from_environment(environ))
     error = _run(target, agent)
     agent.end(error)
     if agent.leaves_by_itself:

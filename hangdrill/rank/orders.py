@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FaultOrder", "Identity", "Orders", "OrdersError", "read_orders"]
+__all__ = ["WATCHED", "FaultOrder", "Identity", "Orders", "OrdersError", "read_orders", "watched_orders"]
 
 SCHEMA = "hangdrill.agent/1"
 
 AT = ("before", "init", "step", "destroy", "dataloader")
 TRIGGERS = ("collector", "native", "debug-server")
+WATCHED = "watched"
+"""The trigger of a job that nobody drills: it is only served to a collector. No file can order it."""
 KINDS = (
     "none", "hold", "hold-gil", "stop", "spin", "skip", "wrong-op", "wrong-shape", "wrong-dtype", "raise", "kill",
     "exit", "slow", "in-destroy", "dataloader", "gpu-kernel", "oom", "store-death",
@@ -109,6 +111,19 @@ def read_orders(path: Path) -> Orders:
         raise OrdersError(f"{path}: the key {error} is missing") from error
     except (TypeError, ValueError) as error:
         raise OrdersError(f"{path}: {error}") from error
+
+
+def watched_orders(sockets: str, run_id: str = "") -> Orders:
+    """For a job of the user's own: no fault, no hooks, the control plane in `sockets` (made if missing, mode 0700), and
+    the rank's other files beside it. Raises OrdersError."""
+    directory = Path(sockets)
+    if not directory.is_absolute():
+        raise OrdersError(f"HANGDRILL_SOCKETS: expected an absolute directory, got {sockets!r}")
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise OrdersError(f"HANGDRILL_SOCKETS: cannot make {sockets}: {error.strerror}") from error
+    return Orders(run_id=run_id, control=directory, sockets=directory, trigger=WATCHED, count=False)
 
 
 def _orders(raw: Mapping[str, Any]) -> Orders:

@@ -60,7 +60,7 @@ class Target:
 
 def parse_target(argv: Sequence[str]) -> Target:
     """TARGET [ARGS...], where TARGET is a script, `-m module` or `workload:name`. Raises TargetError."""
-    if not argv or (argv[0] == "-m" and len(argv) < 2):
+    if not argv or (argv[0].startswith("-") and (argv[0] != "-m" or len(argv) < 2)):
         raise TargetError("expected TARGET [ARGS...]: a script, `-m module` or `workload:name`")
     if argv[0] == "-m":
         return Target(args=tuple(argv[2:]), module=argv[1])

@@ -12,16 +12,19 @@ import pytest
 
 from hangdrill.cli import run_command
 from hangdrill.collector import CollectorOptions
+from hangdrill.model.run import Manifest
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPED = """
 import signal
 import hangdrill.collector
+from hangdrill.model.run import Manifest, RankPull, RankState
 
 def collect(options, stop):
     assert not stop.is_set()
     signal.raise_signal({number})
     print("finishes what it has" if stop.is_set() else "goes on")
+    return Manifest(ranks=(RankPull(rank=0, state=RankState.GONE),))
 
 hangdrill.collector.collect = collect
 from hangdrill.cli import main
@@ -51,8 +54,9 @@ def test_under_nohup_it_goes_on(tmp_path: Path) -> None:
 def test_every_option_of_the_collector_can_be_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given: list[CollectorOptions] = []
 
-    def collect(options: CollectorOptions, stop: Any) -> None:
+    def collect(options: CollectorOptions, stop: Any) -> Manifest:
         given.append(options)
+        return Manifest()
 
     monkeypatch.setattr("hangdrill.collector.collect", collect)
     before = {number: signal.getsignal(number) for number in ENDING}
@@ -91,5 +95,7 @@ def test_a_collector_without_ranks_ends_in_order_when_its_parent_is_gone(tmp_pat
     command = [sys.executable, "-m", "hangdrill", "collect", "--sockets", str(tmp_path / "sockets")]
     command += ["--to", str(tmp_path / "to"), "--parent-pid", str(dead.pid)]
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    assert subprocess.run(command, env=environ, timeout=60, check=False).returncode == 0
+    done = subprocess.run(command, env=environ, timeout=60, check=False, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "no rank ever answered here" in done.stderr
     assert json.loads((tmp_path / "to/manifest.json").read_text())["schema"] == "hangdrill.manifest/1"

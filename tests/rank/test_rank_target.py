@@ -34,7 +34,7 @@ def test_a_target_is_a_script_a_module_or_a_workload(argv, expected):
     assert parse_target(argv) == expected
 
 
-@pytest.mark.parametrize("argv", [[], ["-m"], ["workload:dpd"]])
+@pytest.mark.parametrize("argv", [[], ["-m"], ["--help"], ["workload:dpd"]])
 def test_no_target_is_a_mistake(argv):
     with pytest.raises(TargetError):
         parse_target(argv)
