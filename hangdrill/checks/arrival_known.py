@@ -14,6 +14,7 @@ from hangdrill.model.verdict import Verdict
 __all__ = ["CHECK", "known_arrival", "role_of"]
 
 HARMLESS = (FaultKind.NONE, FaultKind.SLOW)
+BY_THE_SCRIPT = "the script may have written it: torch itself is not known to"
 MEND = "if this torch is new, it has changed: measure it again and bring hangdrill/arrival/table.py up to date"
 
 
@@ -48,7 +49,9 @@ def _judge(run: RecordedRun) -> Answer | None:
         return _unknown("nobody looked: there is no manifest and no inspection")
     ranks = range(run.scenario.job.world_size)
     findings = {rank: _judge_rank(run, rank, row) for rank in ranks}
-    return by_rank(findings, f"{_arrived(run)}, as known: {row.why}", MEND)
+    by_the_script = any(finding.text == BY_THE_SCRIPT for finding in findings.values())
+    why = "" if by_the_script else f", as known: {row.why}"
+    return by_rank(findings, f"{_arrived(run)}{why}", MEND)
 
 
 def _judge_rank(run: RecordedRun, rank: int, row: Arrival) -> Finding:
@@ -56,7 +59,7 @@ def _judge_rank(run: RecordedRun, rank: int, row: Arrival) -> Finding:
     if role in row.perhaps or arrived == (role in row.dumping):
         return passed()
     if arrived and run.scenario.job.script is not None:
-        return passed("the script may have written it: torch itself is not known to")
+        return passed(BY_THE_SCRIPT)
     if arrived:
         return failed(f"a dump arrived, though it is known not to: {row.why}")
     return failed(f"no dump arrived, though one is known to: {row.why}")

@@ -119,11 +119,11 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True):
         return cls(source=source, target=target.rstrip("/"), read_only=option == "ro")
 
 
-def _target_of(text: str) -> str:
+def _parse(text: str) -> Volume | None:
     try:
-        return Volume.parse(text).target
+        return Volume.parse(text)
     except ValueError:
-        return ""
+        return None
 
 
 CONTAINED = frozenset({LauncherName.BWRAP, LauncherName.CONTAINER})
@@ -152,9 +152,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         """Whether the ranks run in a container: other files, other pids."""
         return self.launcher in CONTAINED
 
+    def volume_of(self, path: str) -> Volume | None:
+        """The volume that a path, as the job names it, lies on; one that is not well written holds nothing."""
+        holding = [
+            volume for volume in map(_parse, self.volumes) if volume and f"{path}/".startswith(f"{volume.target}/")
+        ]
+        return max(holding, key=lambda volume: len(volume.target), default=None)
+
     def is_on_a_volume(self, path: str) -> bool:
-        """Whether a path, as the job names it, lies on a volume that is well written."""
-        return any(f"{path}/".startswith(f"{target}/") for target in map(_target_of, self.volumes) if target)
+        """Whether a path outlives the job's container, if it is no part of the run directory."""
+        return self.volume_of(path) is not None
 
     @property
     def world_size(self) -> int:

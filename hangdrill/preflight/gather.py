@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from hangdrill.model.scenario import FaultKind, Scenario, Trigger, Volume
+from hangdrill.model.scenario import FaultKind, Scenario, Trigger
 from hangdrill.preflight.command import assigned, job_of_command
 from hangdrill.preflight.machine import look_at_machine
 from hangdrill.preflight.place import look_at_place, native_prefix
@@ -108,19 +108,17 @@ def _place(
     elif scenario is not None and "TORCH_FR_DUMP_TEMP_FILE" not in job.variables:
         prefix, chosen_by, made_by_hangdrill = str(cwd / "hangdrill-runs" / "fr_"), "the run directory", True
     elif scenario is not None and scenario.job.contained:
-        source = _on_a_volume(scenario, prefix)
-        if source is None:  # as the mount table in the container will have it: no volume is there
-            directory = str(Path(prefix).parent)
-            return Place(
-                prefix=prefix, directory=directory, chosen_by=chosen_by, file_system="overlay", mount_point="/"
-            )
-        prefix, chosen_by, made_by_hangdrill = str(cwd / "hangdrill-runs" / source), "job.volumes", True
+        return _contained_place(scenario, prefix, chosen_by, cwd=cwd, umask=umask)
     return look_at_place(prefix, chosen_by, cwd=cwd, umask=umask, made_by_hangdrill=made_by_hangdrill)
 
 
-def _on_a_volume(scenario: Scenario, prefix: str) -> str | None:
-    """Where this host keeps what the container calls `prefix`; a named volume's path is relative to a run directory."""
-    for volume in (Volume.parse(text) for text in scenario.job.volumes):
-        if Path(prefix).is_relative_to(volume.target):
-            return f"{volume.source}/{Path(prefix).relative_to(volume.target)}"
-    return None
+def _contained_place(scenario: Scenario, prefix: str, chosen_by: str, *, cwd: Path, umask: int) -> Place:
+    """On a volume: as this host has it; a named one is made in the run directory. Else as the mount table in the
+    container will show it."""
+    volume = scenario.job.volume_of(prefix)
+    if volume is None:
+        directory = str(Path(prefix).parent)
+        return Place(prefix=prefix, directory=directory, chosen_by=chosen_by, file_system="overlay", mount_point="/")
+    source = cwd / "hangdrill-runs" / volume.source / Path(prefix).relative_to(volume.target)
+    place = look_at_place(str(source), "job.volumes", cwd=cwd, umask=umask, made_by_hangdrill=True)
+    return msgspec.structs.replace(place, writable=False) if volume.read_only else place

@@ -34,6 +34,14 @@ def test_a_torch_that_delivers_more_or_less_than_is_known_is_noticed():
     assert "hangdrill/arrival/table.py" in more.mend
 
 
+def test_a_dump_that_a_script_may_have_written_says_nothing_of_torch():
+    script = scenario(recorder={"trigger": NATIVE}, job={"workload": None, "script": "/train.py"})
+    answer = AS_KNOWN.judge(mutate(nccl2_run(0, 1, 2, 3), scenario=script))
+    assert answer.verdict is Verdict.PASS
+    assert answer.detail.startswith("ranks 0, 1, 2, 3 left a dump; rank 1: the script may have written it")
+    assert AS_KNOWN.judge(mutate(nccl2_run(0, 2), scenario=script)).verdict is Verdict.FAIL
+
+
 def test_the_kind_of_fault_decides_what_is_known():
     assert AS_KNOWN.judge(nccl2_run(0, 1, 2, 3, fault=FaultKind.WRONG_OP)).verdict is Verdict.PASS
     assert AS_KNOWN.judge(nccl2_run(fault=FaultKind.RAISE)).verdict is Verdict.PASS

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from healthy_runs import native_run, scenario
+from healthy_runs import lose_rank, native_run, scenario
 
 from hangdrill.checks import run_checks
 from hangdrill.model.scenario import LauncherName, Teardown, Trigger
@@ -51,3 +51,15 @@ def test_dump_that_is_gone_from_a_volume_is_not_blamed_on_the_layer(place):
 
 def test_place_beside_a_volume_is_the_layer():
     assert "own layer" in answer(removed("/mnt/dumps2", volumes=("dumps:/mnt/dumps",))).detail
+
+
+def test_missing_dump_of_a_read_only_volume_is_explained_by_that():
+    run = removed("/mnt/dumps", volumes=("dumps:/mnt/dumps:ro",))
+    for rank in range(4):
+        run = lose_rank(run, rank)
+    result = next(result for result in run_checks(run) if result.name == "every-rank-dumped")
+    assert result.verdict is Verdict.FAIL
+    assert "/mnt/dumps is on a volume that is mounted read-only" in result.detail
+    writable = msgspec.structs.replace(run.scenario.job, volumes=("dumps:/mnt/dumps",))
+    run = msgspec.structs.replace(run, scenario=msgspec.structs.replace(run.scenario, job=writable))
+    assert "read-only" not in next(result for result in run_checks(run) if result.name == "every-rank-dumped").detail

@@ -13,7 +13,7 @@ from pathlib import Path
 from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.engine import Engine
 
-__all__ = ["ENGINES", "engine_lab", "layers_of", "why_no_engine"]
+__all__ = ["ENGINES", "engine_lab", "lab_of", "layers_of", "why_no_engine"]
 
 START_S, END_S = 60.0, 30.0
 ENGINES = ("docker", "podman")
@@ -73,9 +73,14 @@ def engine_lab(name: str) -> Iterator[dict[str, str]]:
         shutil.rmtree(lab, ignore_errors=True)
 
 
+def lab_of(environ: dict[str, str]) -> Path:
+    """The directory of the engine that the variables name."""
+    return Path(environ["DOCKER_HOST"].removeprefix("unix://")).parent
+
+
 def layers_of(environ: dict[str, str]) -> set[str]:
     """The names of all layers that the engine keeps."""
-    data = Path(environ["DOCKER_HOST"].removeprefix("unix://")).parent / "data"
+    data = lab_of(environ) / "data"
     return {path.name for kind in ("overlay2", "overlay") for path in (data / kind).glob("[0-9a-f]*")}
 
 

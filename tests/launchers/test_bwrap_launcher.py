@@ -2,9 +2,12 @@
 
 import os
 import stat
+import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
-from box_requests import box_request, needs_bwrap, prepare_run, volume
+from box_requests import CHECKOUT, box_request, needs_bwrap, prepare_run, volume
 
 from hangdrill.drill.procfs import own_id, pid_inside, read_process
 from hangdrill.drill.supervise import Grace, Supervisor
@@ -180,3 +183,29 @@ def test_processes_in_the_container_are_the_supervisors_and_tell_another_pid(run
         end(job, run_id)
     assert read_process(sleeping.id.pid) is None or not read_process(sleeping.id.pid).alive
     assert job.leftovers() == ()
+
+
+@needs_bwrap
+def test_it_needs_no_root(tmp_path):
+    """As an ordinary user, with the system's Python: its own uid inside, the run directory writable, /tmp private."""
+    if os.getuid() != 0:
+        pytest.skip("the other tests show it: they run without root")
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+    seen = subprocess.run(["test", "-r", CHECKOUT / "hangdrill/rank/__init__.py"], check=False, **nobody)
+    if seen.returncode or not Path("/usr/bin/python3").exists():
+        pytest.skip("another user cannot read this checkout, or there is no /usr/bin/python3")
+    with tempfile.TemporaryDirectory(prefix="hd-nobody-", dir="/tmp") as name:
+        run_dir = prepare_run(Path(name))
+        for path in (Path(name), run_dir, *run_dir.rglob("*")):
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+        text = (
+            f"id -u; touch /tmp/own && echo tmp; echo dump > {run_dir}/native/fr_0; touch {run_dir}/agent/x; ls {name}"
+        )
+        environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONPATH": f"{run_dir}/agent:{CHECKOUT}"}
+        request = box_request(run_dir, args=(text,), python="/usr/bin/python3", environ=environ)
+        done = subprocess.run(
+            launcher().command(request), env=environ, cwd=run_dir, capture_output=True, text=True, check=False, **nobody
+        )
+        assert done.stdout.split() == ["65534", "tmp", "run"], done.stderr
+        assert (run_dir / "native/fr_0").stat().st_uid == 65534
+        assert not (run_dir / "agent/x").exists()

@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 from box_requests import CHECKOUT, needs_bwrap
-from engine_labs import ENGINES, layers_of
+from engine_labs import ENGINES, lab_of, layers_of
 
+from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.engine import Engine
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(1800)]
@@ -26,15 +27,26 @@ class Place:
         self.launcher = "container" if name in ENGINES else name
         self.engine = engines(name) if name in ENGINES else {}
 
-    def drill(self, scenario, out: Path):
-        """The exit code and the result."""
-        words = ["run", f"containers/{scenario}", "--launcher", self.launcher, "--out", str(out)]
+    def start(self, *words, out: Path):
+        """hangdrill as a user starts it."""
         environ = os.environ | self.engine
         environ |= {"PYTHONPATH": str(CHECKOUT), "COLUMNS": "200", "TMPDIR": str(out.parent)}
+        environ |= {"HANGDRILL_RUNTIME_DIR": str(out / "runtime")}
         command = [sys.executable, "-m", "hangdrill", *words]
-        done = subprocess.run(command, cwd=out.parent, env=environ, capture_output=True, text=True, check=False)
+        return subprocess.Popen(
+            command, cwd=out.parent, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def run(self, scenario, out: Path):
+        return self.start("run", f"containers/{scenario}", "--launcher", self.launcher, "--out", str(out), out=out)
+
+    def drill(self, scenario, out: Path):
+        """The exit code and the result."""
+        out.mkdir(exist_ok=True)
+        with self.run(scenario, out) as done:
+            output, _ = done.communicate()
         path = out / "containers" / scenario / "result.json"
-        assert path.exists(), done.stdout + done.stderr
+        assert path.exists(), output
         return done.returncode, json.loads(path.read_text())
 
 
@@ -72,6 +84,17 @@ def test_dumps_in_the_containers_own_layer_fail_with_that_reason_alone(place, tm
     assert "job.volumes" in problem["mend"]
 
 
+@pytest.mark.parametrize("place", PLACES, indirect=True)
+def test_read_only_volume_fails_with_that_reason(place, tmp_path):
+    code, result = place.drill("read-only", tmp_path / "out")
+    problem = not_passed(result)["every-rank-dumped"]
+    assert (code, problem["verdict"], problem["ranks"]) == (1, "fail", {"0": "fail", "1": "fail"})
+    assert "/mnt/dumps is on a volume that is mounted read-only" in problem["detail"]
+    assert {check["verdict"] for name, check in not_passed(result).items() if name != "every-rank-dumped"} == {
+        "unknown"
+    }
+
+
 @pytest.mark.parametrize("place", ["torchrun", *PLACES], indirect=True)
 def test_one_scenario_passes_unchanged_on_every_launcher(place, tmp_path):
     code, result = place.drill("collector", tmp_path / "out")
@@ -82,12 +105,14 @@ def test_one_scenario_passes_unchanged_on_every_launcher(place, tmp_path):
 
 def left_on_this_host(out: Path, engine) -> dict[str, set[str]]:
     """Everything that a container drill could leave, by kind; run directories are what it shall leave."""
+    own_places = [str(out), *([str(lab_of(engine))] if engine else [])]
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     own = [process for process in psutil.process_iter() if _is_ours(process, out)]
     return {
         "processes": {f"{process.pid} {process.create_time()}" for process in own},
         "namespaces": {str(Path(f"/proc/{process.pid}/ns/mnt").readlink()) for process in own},
-        "mounts": set(Path("/proc/self/mountinfo").read_text().splitlines()),
-        "temporary": {str(path) for path in (*Path("/tmp").glob("h*d*"), *Path("/dev/shm").iterdir())},
+        "mounts": {line for line in mounts if any(place in line for place in own_places)},
+        "temporary": {str(path) for path in Path("/tmp").glob("hangdrill*")},
         "containers": {name for _, name, _ in Engine(engine).runs()} if engine else set(),
         "layers": layers_of(engine) if engine else set(),
         "cgroups": {
@@ -114,5 +139,27 @@ def test_repeated_container_drills_leave_nothing(place, tmp_path):
     for number in range(REPEATS):
         _, result = place.drill("own-layer", out / str(number))
         assert result["verdict"] == "fail"
+    after = left_on_this_host(out, place.engine)
+    assert {kind: after[kind] - before[kind] for kind in after} == {kind: set() for kind in after}
+
+
+@pytest.mark.parametrize("place", PLACES, indirect=True)
+def test_clean_ends_what_a_killed_controller_left_in_a_container(place, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    journal = out / "containers/collector/journal.jsonl"
+    before = left_on_this_host(out, place.engine)
+    with place.run("collector", out) as controller:
+        held = Waiter().until(
+            lambda: (journal.exists() and "fault-confirmed" in journal.read_text()) or None, deadline_s=240
+        )
+        controller.kill()
+        output, _ = controller.communicate()
+    assert held, output
+    left = left_on_this_host(out, place.engine)
+    assert left["processes"], "the job outlives its controller: else this test shows nothing"
+    with place.start("clean", out=out) as cleaning:
+        output, _ = cleaning.communicate()
+    assert cleaning.returncode == 0, output
     after = left_on_this_host(out, place.engine)
     assert {kind: after[kind] - before[kind] for kind in after} == {kind: set() for kind in after}

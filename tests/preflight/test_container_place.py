@@ -48,6 +48,10 @@ def test_volume_of_this_host_is_looked_at_where_it_is(findings, tmp_path):
     assert place.directory == str(tmp_path / "a")
 
 
+def test_read_only_volume_is_no_place_for_dumps(findings):
+    assert "dump-directory-unwritable" in findings("/mnt/dumps", volumes=["dumps:/mnt/dumps:ro"])[0]
+
+
 def test_place_beside_a_volume_is_the_own_layer(findings):
     assert findings("/mnt/dumps2", volumes=["dumps:/mnt/dumps"])[0] == {"dump-on-container-layer"}
 
