@@ -4,7 +4,6 @@ It starts nothing and writes nothing. Times in `deadlines` are upper bounds of w
 """
 
 import os
-import shutil
 import sys
 import time
 import uuid
@@ -14,18 +13,15 @@ from typing import Literal
 
 import msgspec
 
+from hangdrill.drill.launching import launcher_for, missing_launcher
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.lock import resources_of
 from hangdrill.drill.orders import AgentOrders, agent_orders
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE, own_id
 from hangdrill.launchers.box import find_mounted, mounted_volumes
-from hangdrill.launchers.bwrap import BwrapLauncher
-from hangdrill.launchers.container import ContainerLauncher
-from hangdrill.launchers.engine import Engine
-from hangdrill.launchers.protocol import Launcher, LaunchRequest
-from hangdrill.launchers.torchrun import TorchrunLauncher
+from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.model.errors import UsageError
-from hangdrill.model.scenario import FaultKind, Job, LauncherName, Scenario, Trigger, Volume
+from hangdrill.model.scenario import FaultKind, Job, Scenario, Trigger, Volume
 
 __all__ = [
     "Deadlines",
@@ -145,34 +141,6 @@ def plan_drill(
         command=launcher_for(scenario).command(launch_request(plan, environ)),
         collector_command=_collector_command(plan, layout),
     )
-
-
-def launcher_for(scenario: Scenario) -> Launcher:
-    """The launcher that the scenario names."""
-    match scenario.job.launcher:
-        case LauncherName.TORCHRUN:
-            return TorchrunLauncher()
-        case LauncherName.BWRAP:
-            return BwrapLauncher()
-        case LauncherName.CONTAINER:
-            return ContainerLauncher()
-        case other:
-            raise UsageError(
-                f"this version has no launcher {other.value}",
-                where="job.launcher",
-                next_step='set launcher = "torchrun"',
-            )
-
-
-def missing_launcher(scenario: Scenario, environ: Mapping[str, str]) -> str:
-    """What the scenario's launcher plainly lacks on this machine, in a sentence; "" when nothing. Starts nothing."""
-    match scenario.job.launcher:
-        case LauncherName.BWRAP if shutil.which("bwrap", path=environ.get("PATH")) is None:
-            return "bubblewrap (bwrap) is not installed"
-        case LauncherName.CONTAINER if not Engine(environ).answers():
-            return "no container engine answers, or docker-py is not installed"
-        case _:
-            return ""
 
 
 def dump_place(plan: Plan, path: str) -> Path | None:

@@ -1,0 +1,42 @@
+"""Which launcher a scenario means, and what it plainly lacks on this machine."""
+
+import shutil
+from collections.abc import Mapping
+
+from hangdrill.launchers.bwrap import BwrapLauncher
+from hangdrill.launchers.container import ContainerLauncher
+from hangdrill.launchers.engine import Engine
+from hangdrill.launchers.protocol import Launcher
+from hangdrill.launchers.torchrun import TorchrunLauncher
+from hangdrill.model.errors import UsageError
+from hangdrill.model.scenario import LauncherName, Scenario
+
+__all__ = ["launcher_for", "missing_launcher"]
+
+
+def launcher_for(scenario: Scenario) -> Launcher:
+    """The launcher that the scenario names."""
+    match scenario.job.launcher:
+        case LauncherName.TORCHRUN:
+            return TorchrunLauncher()
+        case LauncherName.BWRAP:
+            return BwrapLauncher()
+        case LauncherName.CONTAINER:
+            return ContainerLauncher()
+        case other:
+            raise UsageError(
+                f"this version has no launcher {other.value}",
+                where="job.launcher",
+                next_step='set launcher = "torchrun"',
+            )
+
+
+def missing_launcher(scenario: Scenario, environ: Mapping[str, str]) -> str:
+    """What the scenario's launcher plainly lacks on this machine, in a sentence; "" when nothing. Starts nothing."""
+    match scenario.job.launcher:
+        case LauncherName.BWRAP if shutil.which("bwrap", path=environ.get("PATH")) is None:
+            return "bubblewrap (bwrap) is not installed"
+        case LauncherName.CONTAINER if not Engine(environ).answers():
+            return "no container engine answers, or docker-py is not installed"
+        case _:
+            return ""
