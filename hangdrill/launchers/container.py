@@ -15,6 +15,7 @@ from hangdrill.launchers.box import Box, Mount, box_of, check_volumes, find_moun
 from hangdrill.launchers.engine import ContainerOrder, Engine
 from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
+from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
 
 __all__ = ["ContainerJob", "ContainerLauncher", "root_archive"]
@@ -55,7 +56,12 @@ class ContainerLauncher:
             devices=tuple(f"{path}:{path}:rwm" for path in box.devices),
         )
         engine = Engine(request.environ)
-        return ContainerJob(engine, engine.start(order, root_archive(box)), request.run_id, box)
+        container = engine.start(order, root_archive(box))
+        try:
+            return ContainerJob(engine, container, request.run_id, box)
+        except MachineError:
+            engine.remove(request.run_id)
+            raise
 
 
 class ContainerJob:
