@@ -6,7 +6,7 @@ import pytest
 from box_requests import CHECKOUT, box_request, prepare_run, volume
 
 from hangdrill.launchers.box import Mount, box_of, find_mounted, mounted_volumes
-from hangdrill.model.scenario import Volume
+from hangdrill.model.scenario import Job, LauncherName, Volume
 
 
 def sees(box, path) -> Path | None:
@@ -75,3 +75,13 @@ def test_the_innermost_mount_decides():
 def test_volume_that_is_not_well_written_is_refused(text):
     with pytest.raises(ValueError, match=r"must be|unknown option"):
         Volume.parse(text)
+
+
+def test_job_knows_the_innermost_volume_of_a_path_and_takes_none_that_is_not_well_written():
+    job = Job(launcher=LauncherName.BWRAP, volumes=("a:/m", "b:/m/deep:ro", "not well written"))
+    assert job.contained
+    assert job.volume_of("/m/deep/x") == Volume(source="b", target="/m/deep", read_only=True)
+    assert job.volume_of("/m") == Volume(source="a", target="/m")
+    assert job.volume_of("/elsewhere") is None
+    assert (job.is_on_a_volume("/m/x"), job.is_on_a_volume("/m2")) == (True, False)
+    assert not Job().contained

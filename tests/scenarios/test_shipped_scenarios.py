@@ -8,6 +8,7 @@ import jsonschema
 import msgspec
 import pytest
 
+from hangdrill.drill.scenario_checks import warnings
 from hangdrill.drill.scenario_file import find_all, shipped_dir, tomllib
 from hangdrill.drill.scenario_matrix import is_matrix
 from hangdrill.model.scenario import FaultKind, WorkloadName
@@ -92,3 +93,9 @@ def test_only_the_drills_that_show_torch_alone_leave_the_collector_out() -> None
     containers = {"containers/volume", "containers/own-layer", "containers/read-only"}
     expected = {"delivery/native-gloo", "delivery/debug-server", *containers}
     assert {name for name in native if not name.startswith("gpu/")} == expected
+
+
+def test_a_dump_that_is_to_survive_in_the_containers_own_layer_is_warned_of() -> None:
+    texts = {named.name: warnings(named.scenario) for named in find_all(["scenarios"])}
+    assert any("is the container's own, and goes with it" in text for text in texts["containers/own-layer"])
+    assert texts["containers/volume"] == ()
