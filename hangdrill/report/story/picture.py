@@ -7,7 +7,7 @@ sequences are shown then, and none of them is made up.
 from collections.abc import Mapping
 from itertools import groupby
 
-from hangdrill.model.diagnosis import Diagnosis, HangKind
+from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.report.story.index import GroupKey, Index
 from hangdrill.report.story.ranks import Roles, label_of, runs_of
 from hangdrill.report.story.slices import BEFORE, RankSlice
@@ -25,7 +25,6 @@ MOST_CELLS = 400_000
 MOST_PICTURES = 6
 MOST_RUNS = 20_000
 """So many runs of ranks can be unfolded of one row."""
-MISMATCHES = {HangKind.SHAPE_MISMATCH, HangKind.DTYPE_MISMATCH, HangKind.OP_MISMATCH}
 
 Alike = Mapping[Standing, list[int]]
 Odd = tuple[tuple[int, str], ...]
@@ -109,13 +108,14 @@ class _Painter:
                 role=self.roles.of(rank),
                 is_culprit=rank in self.roles.culprits,
                 is_odd=self._is_odd(rank),
+                differs=self.roles.differs(one.pending) if one is not None and self.stuck is not None else "",
             )
             found.setdefault(standing, []).append(rank)
         return found
 
     def _is_odd(self, rank: int) -> bool:
         """Whether the diagnosis found a mismatch here, and this rank is named for it, or nobody is."""
-        if self.stuck is None or self.diagnosis.kind not in MISMATCHES:
+        if self.stuck is None or not self.roles.is_mismatch:
             return False
         return rank in self.roles.culprits or (not self.roles.culprits and rank in self.roles.waiting)
 
@@ -170,6 +170,8 @@ class _Painter:
                 odd.append((column, shown(self.names.name(number), 80)))
             elif number is not None and standing.is_odd and self.stuck is not None and sequence == self.stuck.sequence:
                 cell = Cell.MISMATCH
+                if standing.differs:
+                    odd.append((column, shown(f"{self.names.name(number)}, {standing.differs}", 80)))
             letters.append(cell.value)
         return "".join(letters), tuple(odd)
 

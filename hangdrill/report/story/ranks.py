@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable
 
+from hangdrill.diagnosis.signatures import describe, signatures
 from hangdrill.diagnosis.words import name_ranks
-from hangdrill.model.diagnosis import Diagnosis
+from hangdrill.model.diagnosis import Diagnosis, HangKind
+from hangdrill.model.dump import Operation
 from hangdrill.report.story.values import Role
 
 __all__ = ["Roles", "label_of", "runs_of"]
 
 SHOWN_RUNS = 4
+MISMATCHES = {HangKind.SHAPE_MISMATCH, HangKind.DTYPE_MISMATCH, HangKind.OP_MISMATCH}
 
 
 def runs_of(ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
@@ -39,6 +42,7 @@ class Roles:
 
     def __init__(self, diagnosis: Diagnosis) -> None:
         self.stuck = diagnosis.stuck
+        self.is_mismatch = self.stuck is not None and diagnosis.kind in MISMATCHES
         self.culprits = frozenset(culprit.rank for culprit in diagnosis.culprits)
         self.waiting = frozenset(self.stuck.waiting if self.stuck is not None else ())
         self.absent = frozenset(self.stuck.absent if self.stuck is not None else ())
@@ -55,3 +59,14 @@ class Roles:
     def is_member(self, rank: int) -> bool:
         """Whether the rank is in the stuck operation's group."""
         return rank in self.members
+
+    def differs(self, operation: Operation | None) -> str:
+        """Of a mismatch, how the part in the stuck operation is told apart: "77 elements (Float)". Else empty."""
+        stuck = self.stuck
+        if operation is None or stuck is None or not self.is_mismatch:
+            return ""
+        mine = (operation.group_name, operation.sequence, operation.p2p)
+        if mine != (stuck.group.name, stuck.sequence, stuck.p2p):
+            return ""
+        [signature] = signatures([operation])
+        return describe(signature).removeprefix(operation.name).strip().removeprefix("of ")

@@ -14,7 +14,7 @@ class Standing:
     """What decides on a rank's cells; ranks with equal standings have equal cells.
 
     track: what it recorded there. knows_end: what comes after was not entered. has_start: nothing was forgotten.
-    is_odd: the diagnosis calls its part in the stuck operation a mismatch.
+    is_odd: the diagnosis calls its part in the stuck operation a mismatch. differs: the size and dtype of that part.
     """
 
     track: Track | None
@@ -24,10 +24,11 @@ class Standing:
     role: Role
     is_culprit: bool
     is_odd: bool
+    differs: str = ""
 
     @property
     def outlook(self) -> "Standing":
-        """What of it is shown besides the cells: the role, and whether it is a culprit."""
+        """What of it is shown besides the cells: the role, whether it is a culprit, and what differs."""
         return replace(self, track=None, has_dump=True, knows_end=True, has_start=True, is_odd=False)
 
     def number(self, sequence: int) -> int | None:

@@ -29,10 +29,11 @@ def timeline_of(roles: Roles, slices: Mapping[int, RankSlice]) -> Timeline:
     zero = _zero_text(roles.stuck if zero_ns is not None else None)
     if zero_ns is None:
         zero_ns = max((tail[-1].created_ns for tail in tails.values() if tail), default=0)
-    folded: dict[tuple[Did, Role, bool], list[int]] = {}
+    folded: dict[tuple[Did, Role, bool, str], list[int]] = {}
     for rank, tail in tails.items():
         if tail:
-            folded.setdefault((_did(tail), roles.of(rank), rank in roles.culprits), []).append(rank)
+            differs = roles.differs(slices[rank].pending)
+            folded.setdefault((_did(tail), roles.of(rank), rank in roles.culprits, differs), []).append(rank)
     order = sorted(folded.items(), key=lambda item: (not item[0][2], item[0][1] is not Role.ABSENT, -len(item[1])))
     rows = [
         TimelineRow(
@@ -44,7 +45,7 @@ def timeline_of(roles: Roles, slices: Mapping[int, RankSlice]) -> Timeline:
                 for index, (word, pending) in enumerate(did)
             ),
         )
-        for (did, role, is_culprit), ranks in order[:MOST_ROWS]
+        for (did, role, is_culprit, _), ranks in order[:MOST_ROWS]
     ]
     return Timeline(zero=zero, rows=tuple(rows), hidden=sum(len(ranks) for _, ranks in order[MOST_ROWS:]))
 
