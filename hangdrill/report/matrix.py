@@ -9,7 +9,7 @@ from enum import Enum
 
 import msgspec
 
-from hangdrill.checks.words import ranks_text
+from hangdrill.checks.words import count_text, list_text, ranks_text
 from hangdrill.model.run import DrillResult
 from hangdrill.model.scenario import FaultKind, WorkloadName
 from hangdrill.model.verdict import Verdict
@@ -93,7 +93,9 @@ def matrix_markdown(results: Sequence[DrillResult]) -> str:
     rows = [[kind, *(cell_text(of_field(cells, workload, kind)) for workload in workloads)] for kind in kinds]
     header = ["fault", *workloads]
     lines = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
-    return "\n".join([*lines, "", total_text(cells) + ".", "", *(f"- {remark}" for remark in remarks(cells))]) + "\n"
+    out = [left_out] if (left_out := _left_out_text(results)) else []
+    notes = [f"- {remark}" for remark in (*remarks(cells), *out)]
+    return "\n".join([*(lines if cells else ()), "", total_text(cells) + ".", "", *notes]).lstrip("\n") + "\n"
 
 
 def total_text(cells: Sequence[MatrixCell]) -> str:
@@ -121,6 +123,14 @@ def _places(places: Sequence[MatrixCell], cells: Sequence[MatrixCell]) -> str:
         ranks = [cell.rank for cell in meant if cell.rank is not None]
         texts.setdefault(workload, []).append(kind if len(meant) == len(field) else f"{kind} {ranks_text(ranks)}")
     return "; ".join(f"{workload}: {', '.join(kinds)}" for workload, kinds in texts.items())
+
+
+def _left_out_text(results: Sequence[DrillResult]) -> str:
+    """ "left out, for their names are no cell's: 1 drill: delivery/native-gloo (FAIL)"; empty when all are cells."""
+    drills = [result for result in results if _cell(result) is None]
+    names = [f"{result.scenario} ({result.verdict.value.upper()})" for result in drills]
+    what = count_text(len(drills), "drill")
+    return f"left out, for a name that is no cell's: {what}: {list_text(names, most=20)}" if drills else ""
 
 
 def _ranks(field: Sequence[MatrixCell], word: CellWord) -> str:

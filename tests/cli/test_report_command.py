@@ -36,6 +36,22 @@ def test_a_matrix_of_workloads_and_faults_is_printed_as_before(tmp_path):
     assert invoke(tmp_path).output.startswith("| fault | ddp |")
 
 
+def test_a_drill_that_is_no_cell_is_named_and_not_dropped(tmp_path):
+    write(tmp_path, "faults/ddp-hold-r0")
+    assert "left out" not in invoke(tmp_path).output
+    write(tmp_path, "delivery/native-gloo")
+    output = invoke(tmp_path).output
+    assert "1 cells: " in output
+    assert "- left out, for a name that is no cell's: 1 drill: delivery/native-gloo (" in output
+
+
+def test_without_any_cell_there_is_no_empty_table(tmp_path):
+    write(tmp_path, "delivery/native-gloo")
+    output = invoke(tmp_path).output
+    assert output.startswith("0 cells")
+    assert "left out" in output
+
+
 def test_nothing_to_report_is_said(tmp_path):
     assert isinstance(invoke(tmp_path).exception, UsageError)
 
