@@ -184,5 +184,5 @@ def _table(result: DrillResult, run_dir: Path) -> str:
 
 
 def _line(check: CheckResult, width: int) -> str:
-    mend = f"\n{'':9}{'':{width}}  mend: {check.mend}" if check.mend and check.verdict is not Verdict.PASS else ""
-    return f"  {check.verdict.value:7}{check.name:{width}}  {check.detail}{mend}"
+    mend = f"\n{'':11}{'':{width}}  mend: {check.mend}" if check.mend and check.verdict is not Verdict.PASS else ""
+    return f"  {check.verdict.value:7}  {check.name:{width}}  {check.detail}{mend}"

@@ -11,7 +11,7 @@ from hangdrill.drill.gpus import missing_gpus, needs_gpus
 from hangdrill.drill.plan import missing_launcher
 from hangdrill.drill.scenario_file import NamedScenario, load_file
 from hangdrill.model.errors import HangdrillError
-from hangdrill.pytest_plugin.drilling import assert_passed, run_and_tell
+from hangdrill.pytest_plugin.drilling import DrillUnknown, assert_passed, run_and_tell
 from hangdrill.pytest_plugin.settings import settings_of
 
 __all__ = ["ScenarioFile", "ScenarioItem"]
@@ -44,10 +44,12 @@ class ScenarioItem(pytest.Item):
             self.add_marker(pytest.mark.gpu)
 
     def setup(self) -> None:
-        """Skip, with the reason, where the machine lacks what the drill needs."""
-        scenario, environ = self.named.scenario, settings_of(self.config, os.environ).environ
-        if why := missing_gpus(scenario, environ) or missing_launcher(scenario, environ):
-            pytest.skip(why)
+        """Where the machine lacks what the drill needs: skip with the reason, or an error if nothing may be skipped."""
+        scenario, settings = self.named.scenario, settings_of(self.config, os.environ)
+        if why := missing_gpus(scenario, settings.environ) or missing_launcher(scenario, settings.environ):
+            if settings.may_skip:
+                pytest.skip(why)
+            raise DrillUnknown(why)
 
     def runtest(self) -> None:
         """Run the drill; the verdict ends the test."""

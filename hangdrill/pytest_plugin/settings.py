@@ -23,7 +23,10 @@ WORKER_KEY = "hangdrill_out"
 class Settings:
     """What every drill of this session shares. environ is the environment that the jobs inherit."""
 
-    def __init__(self, *, out: Path, launcher: str | None, python: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, *, out: Path, launcher: str | None, python: str, may_skip: bool, environ: Mapping[str, str]
+    ) -> None:
+        self.may_skip = may_skip
         self.out = out
         self.launcher = launcher
         self.python = python
@@ -31,10 +34,12 @@ class Settings:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """`--hangdrill-out`, `--hangdrill-launcher`, `--hangdrill-python`."""
+    """`--hangdrill-out`, `--hangdrill-launcher`, `--hangdrill-python`, `--hangdrill-no-skip`."""
     group = parser.getgroup("hangdrill", "hang drills")
     for name, text in OPTIONS.items():
         group.addoption(f"--hangdrill-{name}", default=None, metavar=name.upper(), help=text)
+    text = "a drill that this machine cannot run (no GPUs, no bwrap) is an error, not a skip (env HANGDRILL_NO_SKIP=1)"
+    group.addoption("--hangdrill-no-skip", dest="hangdrill_no_skip", action="store_const", const="1", help=text)
 
 
 def choose_out(config: pytest.Config, environ: Mapping[str, str]) -> None:
@@ -51,6 +56,7 @@ def settings_of(config: pytest.Config, environ: Mapping[str, str]) -> Settings:
         out=config.stash[OUT_KEY],
         launcher=_said(config, "launcher", environ),
         python=_said(config, "python", environ) or sys.executable,
+        may_skip=(_said(config, "no_skip", environ) or "0") == "0",
         environ=environ,
     )
 

@@ -48,7 +48,7 @@ class FakeDrill:
 def fake_drill(monkeypatch: pytest.MonkeyPatch) -> FakeDrill:
     fake = FakeDrill()
     monkeypatch.setattr("hangdrill.drill.run.run_drill", fake)
-    for name in ("HANGDRILL_OUT", "HANGDRILL_LAUNCHER", "HANGDRILL_PYTHON"):
+    for name in ("HANGDRILL_OUT", "HANGDRILL_LAUNCHER", "HANGDRILL_PYTHON", "HANGDRILL_NO_SKIP"):
         monkeypatch.delenv(name, raising=False)
     return fake
 

@@ -30,7 +30,7 @@ def test_fail_is_a_failure_with_the_table_of_checks(fake_drill: Any, inner: Run,
     result.stdout.fnmatch_lines(
         [
             "a: FAIL",
-            "*fail*every-rank-dumped*1 of 2 arrived",
+            "  fail     every-rank-dumped  1 of 2 arrived",
             "*mend: mend it",
             "rank 1 never came",
             "run directory: */a",
@@ -64,6 +64,28 @@ def test_unknown_is_an_error_also_where_a_failure_is_expected(
     """)
     fake_drill.answers = {"a": Verdict.UNKNOWN, "b": Verdict.FAIL}
     inner().assert_outcomes(errors=1, xfailed=1)
+
+
+def test_unknown_is_not_run_together_with_the_name_of_its_check(
+    fake_drill: Any, inner: Run, scenario_file: Write
+) -> None:
+    scenario_file("a.toml")
+    fake_drill.answers = {"a": Verdict.UNKNOWN}
+    inner().stdout.fnmatch_lines(["  unknown  every-rank-dumped  1 of 2 arrived"])
+
+
+@pytest.mark.parametrize("by", ["", "option", "environment"])
+def test_a_drill_without_its_gpus_is_skipped_with_the_reason_or_an_error_where_nothing_may_be_skipped(
+    fake_drill: Any, inner: Run, scenario_file: Write, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    scenario_file("a.toml")
+    monkeypatch.setattr("hangdrill.drill.gpus.missing_gpus", lambda scenario, environ: "needs 2 GPUs, has 0")
+    if by == "environment":
+        monkeypatch.setenv("HANGDRILL_NO_SKIP", "1")
+    result = inner(*(["--hangdrill-no-skip"] if by == "option" else []))
+    result.assert_outcomes(**({"errors": 1} if by else {"skipped": 1}))
+    result.stdout.fnmatch_lines(["*needs 2 GPUs, has 0*"])
+    assert fake_drill.calls == []
 
 
 def test_what_the_machine_cannot_do_is_an_error_with_its_next_step(
