@@ -20,6 +20,8 @@ __all__ = ["AnyPath", "diagnose", "diagnose_evidence", "read_incident"]
 
 AnyPath = str | os.PathLike[str]
 _SHOWN = 3
+_AGENT_LINK = "/agent/hangdrill/rank"
+"""In a run directory this is hangdrill's own link, by which the ranks find their agent."""
 
 
 def diagnose(
@@ -130,6 +132,8 @@ def _counted(ignored: Iterable[IgnoredFile]) -> list[str]:
     """One text a reason, with a few of the files it holds for."""
     reasons: dict[str, list[str]] = {}
     for file in ignored:
+        if f"/{file.path}".endswith(_AGENT_LINK):
+            continue
         reasons.setdefault(file.reason, []).append(file.path)
     return [
         f"{len(paths)} {'file' if len(paths) == 1 else 'files'} ({reason}): {_some(paths)}"

@@ -1,6 +1,9 @@
 """`hangdrill list`, `show` and `schema`: look at scenarios and contracts without running anything."""
 
 import os
+import shutil
+import sys
+import textwrap
 from pathlib import Path
 
 import click
@@ -8,6 +11,9 @@ import click
 from hangdrill.cli.output import print_json, python_of
 
 __all__ = ["list_command", "schema", "show"]
+
+LEAST_TITLE = 20
+"""With fewer columns than these for a title, nothing is wrapped."""
 
 
 @click.command("list")
@@ -22,8 +28,16 @@ def list_command(scenarios: tuple[str, ...], *, as_json: bool) -> None:
         print_json([{"name": named.name, "path": str(named.path), "title": named.scenario.title} for named in found])
         return
     width = max(len(named.name) for named in found)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for named in found:
-        click.echo(f"{named.name:{width}}  {named.scenario.title}")
+        click.echo(_folded(f"{named.name:{width}}  ", named.scenario.title, columns))
+
+
+def _folded(head: str, text: str, columns: int | None) -> str:
+    """One line; in a terminal that is too narrow the text goes on below itself."""
+    if columns is None or columns - len(head) < LEAST_TITLE:
+        return head + text
+    return textwrap.fill(text, columns, initial_indent=head, subsequent_indent=" " * len(head))
 
 
 @click.command()

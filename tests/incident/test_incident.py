@@ -126,6 +126,17 @@ def test_two_files_that_contradict_each_other_name_no_innocent(tmp_path: Path) -
     assert {culprit.rank for culprit in found.culprits} <= {1}
 
 
+def test_the_link_to_the_agent_in_a_run_directory_is_not_worth_a_note(tmp_path: Path) -> None:
+    copied(tmp_path, 0, 1, 2)
+    for place in ("agent/hangdrill", "other"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "rank").symlink_to(tmp_path.parent)
+    told = [note for note in hangdrill.diagnose(tmp_path).notes if "a link to a directory" in note]
+    assert len(told) == 1
+    assert told[0].startswith("passed over: 1 file")
+    assert told[0].endswith(f"{tmp_path}/other/rank")
+
+
 def test_what_was_passed_over_is_counted_and_named(tmp_path: Path) -> None:
     copied(tmp_path, 0, 1, 2)
     for name in ("fr_0.tmp", "a.log", "b.log", "c.log", "d.log"):
