@@ -42,7 +42,7 @@ def delivery_findings(facts: Surroundings) -> Iterator[Finding]:
     if trigger is Trigger.COLLECTOR:
         return
     if name is None:
-        mend = "name a scenario or `-- torchrun ... SCRIPT`, or say --backend"
+        mend = "say --backend nccl or --backend gloo, or name a scenario or a script that does"
         what = "which backend the job uses is not known, and it decides whether the stalled rank leaves a dump"
         yield found("backend-not-known", what=what, where="job", mend=mend)
         return

@@ -20,12 +20,14 @@ POSITIONS = ("days", "seconds", "microseconds", "milliseconds", "minutes", "hour
 
 
 def constants_of(tree: ast.Module) -> Constants:
-    """Names of the module that are given a value exactly once in the whole file."""
-    stored = Counter(
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
+    """Names of the module and of its functions that are given a value exactly once in the whole file, and are no
+    parameter or import of any function there."""
+    nodes = list(ast.walk(tree))
+    stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
+    stored.update(node.asname or node.name for node in nodes if isinstance(node, ast.alias))
     found: Constants = {}
-    for node in tree.body:
+    for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:

@@ -36,7 +36,12 @@ def _cannot_tell(script: Script, facts: Surroundings) -> Iterator[Finding]:
     init = script.inits[0]
     if init.backends is None and facts.job.backend is None:
         what = "the backend is decided at run time"
-        yield found("script-cannot-tell", what=what, where=f"{script.path}:{init.line}", mend="say --backend")
+        yield found(
+            "script-cannot-tell",
+            what=what,
+            where=f"{script.path}:{init.line}",
+            mend="say --backend, such as --backend nccl",
+        )
     if init.has_device_id is None:
         what = "arguments are passed on with **: whether device_id is among them is not seen"
         yield found("script-cannot-tell", what=what, where=f"{script.path}:{init.line}", mend="see it yourself")

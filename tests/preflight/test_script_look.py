@@ -36,6 +36,33 @@ def test_the_backend_is_a_literal_or_not_known(arguments: str, before: str, back
     assert init(arguments, before).backends == backends
 
 
+MAIN = """
+import torch.distributed as dist
+def main({parameter}):
+    {before}
+    dist.init_process_group(backend)
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "before", "backends"),
+    [
+        ("", 'backend = "nccl" if torch.cuda.is_available() else "gloo"', ("nccl", "gloo")),
+        ("", 'backend = "gloo"', ("gloo",)),
+        ("", 'backend = "gloo"; backend = "nccl"', None),
+        ("backend", "pass", None),
+        ("backend", 'backend = backend or "gloo"', None),
+        ("", "from settings import backend", None),
+        ("", 'from settings import backend; backend = "gloo"', None),
+    ],
+)
+def test_a_name_of_a_function_counts_when_it_has_one_value(
+    parameter: str, before: str, backends: tuple[str, ...] | None
+) -> None:
+    (call,) = look(MAIN.format(parameter=parameter, before=before)).inits
+    assert call.backends == backends
+
+
 def test_a_choice_by_gpu_is_two_backends() -> None:
     call = init('"nccl" if torch.cuda.is_available() else "gloo"')
     assert (call.backends, call.by_gpu) == (("nccl", "gloo"), True)
