@@ -22,6 +22,7 @@ help:
 
 # What running a drill needs: hangdrill and a torch for the ranks.
 $(VENV)/run.stamp: pyproject.toml
+	@echo "installing hangdrill and torch into $(VENV), once; torch is large, so this may take minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[torch]" "torch==2.15.0"

@@ -20,6 +20,7 @@ __all__ = ["AnyPath", "diagnose", "diagnose_evidence", "read_incident"]
 
 AnyPath = str | os.PathLike[str]
 _SHOWN = 3
+EMPTY = "check the path; gloo and nccl-lazy leave no dump by themselves (docs/what-torch-does.md)"
 _AGENT_LINK = "/agent/hangdrill/rank"
 """In a run directory this is hangdrill's own link, by which the ranks find their agent."""
 
@@ -111,7 +112,7 @@ def _no_dumps(evidence: Evidence, paths: Sequence[AnyPath], prefix: str | None) 
     if problems:
         return DumpError(f"no dump could be read: {problems[0]}", where=where, next_step="fetch it again")
     if not evidence.ignored:
-        return DumpError("nothing is there, so no dump either", where=where, next_step="check the path")
+        return DumpError("nothing is there, so no dump either", where=where, next_step=EMPTY)
     said = "; ".join(_counted(evidence.ignored))
     more = "check --prefix" if prefix is not None else "give --prefix if they are called otherwise than fr_<rank>"
     return DumpError(f"no dump is there, but {said}", where=where, next_step=more)
