@@ -72,7 +72,7 @@ def _gap_text(gap: Gap) -> Text:
 
 def _stuck_table(story: Story) -> Table:
     has_lines = any(row.place.text for row in story.stuck)
-    table = _table("ranks", "state", "operation", *(["waits at"] if has_lines else []), "entered")
+    table = _table("ranks", "state", "operation", *(["line"] if has_lines else []), "entered")
     for row in story.stuck[:MOST_ROWS]:
         line = [cell(row.place.text)] if has_lines else []
         table.add_row(cell(label_of(row.ranks)), _state(row), cell(_operation(row)), *line, cell(_since(row)))

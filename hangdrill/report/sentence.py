@@ -14,10 +14,13 @@ __all__ = ["drill_sentence", "operation_text", "place_text"]
 
 WAITED = " waited"
 HOLDING = {
-    FaultKind.HOLD, FaultKind.HOLD_GIL, FaultKind.STOP, FaultKind.SPIN, FaultKind.IN_DESTROY, FaultKind.DATALOADER,
+    FaultKind.HOLD, FaultKind.HOLD_GIL, FaultKind.SPIN, FaultKind.IN_DESTROY, FaultKind.DATALOADER,
     FaultKind.GPU_KERNEL,
 }  # fmt: skip
 """Faults that keep a rank where it is; the others happen there."""
+DONE = {
+    FaultKind.STOP: "stopped", FaultKind.KILL: "killed", FaultKind.RAISE: "raised", FaultKind.EXIT: "exited",
+}  # fmt: skip
 
 
 def drill_sentence(run: RecordedRun) -> str:
@@ -30,7 +33,8 @@ def drill_sentence(run: RecordedRun) -> str:
     waited_s, place = _waited_s(run), _place_of_culprit(run)
     if waited_s is not None and said.endswith(WAITED):
         said += f" {waited_s:.1f} s"
-    verb = "held" if run.scenario.fault.kind in HOLDING else run.scenario.fault.kind.value
+    kind = run.scenario.fault.kind
+    verb = "held" if kind in HOLDING else DONE.get(kind, kind.value)
     return f"{said}; {verb} at {place}" if place else said
 
 

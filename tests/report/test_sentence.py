@@ -1,5 +1,6 @@
 """One sentence says who did what, who waited and where the culprit stands; without a culprit it names nobody."""
 
+import pytest
 from healthy_runs import diagnosis, held_run, mutate, no_hang, scenario
 from sample_results import passed_run
 
@@ -26,6 +27,12 @@ def test_fault_that_does_not_hold_is_named_as_it_is():
     run = mutate(held_run(), scenario=scenario(fault={"kind": FaultKind.WRONG_OP}))
     run = mutate(run, diagnosis=mutate(diagnosis(), kind=HangKind.OP_MISMATCH))
     assert drill_sentence(run).endswith("; wrong-op at train.py:42")
+
+
+@pytest.mark.parametrize(("kind", "verb"), [(FaultKind.STOP, "stopped"), (FaultKind.KILL, "killed")])
+def test_what_was_done_to_the_rank_is_said_as_it_was(kind, verb):
+    run = mutate(held_run(), scenario=scenario(fault={"kind": kind}))
+    assert drill_sentence(run).endswith(f"; {verb} at train.py:42")
 
 
 def test_innocent_report_gives_no_place():

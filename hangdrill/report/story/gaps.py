@@ -74,10 +74,14 @@ def _of_file(bad: UnreadableDump) -> Gap:
 
 def _of_content(roles: Roles, slices: Mapping[int, RankSlice]) -> Iterator[Gap]:
     """What the dumps that arrived lack."""
-    waiting = {rank: one for rank, one in slices.items() if rank in roles.waiting and one.pending is not None}
-    bare = tuple(rank for rank, one in waiting.items() if one.pending is not None and not one.pending.frames)
+    stuck = {rank: one.pending for rank, one in slices.items() if rank in roles.waiting}
+    stuck.update({rank: one.last_there for rank, one in slices.items() if rank in roles.absent})
+    bare = tuple(sorted(rank for rank, operation in stuck.items() if operation is not None and not operation.frames))
     if bare:
-        told = "the line that each of these ranks waits at (gloo, and dumps pulled without the GIL, have no stacks)"
+        told = (
+            "the line that each of these ranks waits at, or called its last operation there from (gloo, and dumps "
+            "pulled without the GIL, have no stacks)"
+        )
         yield Gap(word="no stacks", ranks=bare, told=told)
     listed = tuple(rank for rank, one in slices.items() if one.only_active)
     if listed:
