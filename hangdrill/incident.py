@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
@@ -15,6 +16,7 @@ from hangdrill.diagnosis import diagnose as diagnose_dumps
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.errors import UsageError
 from hangdrill.recorder import MAX_WORLD, DumpError, Each, Evidence, IgnoredFile, merge_evidence, read_evidence
+from hangdrill.recorder.printable import printable
 
 __all__ = ["AnyPath", "diagnose", "diagnose_evidence", "read_incident"]
 
@@ -73,7 +75,8 @@ def diagnose_evidence(evidence: Evidence, *, world_size: int | None = None) -> D
     )
     twice = {one.rank for one in evidence.duplicates}
     ranks = msgspec.structs.replace(found.ranks, duplicate=tuple(sorted({*found.ranks.duplicate, *twice})))
-    notes = dict.fromkeys([*found.notes, *_duplicate_notes(evidence), *_ignored_notes(evidence.ignored)])
+    stacks = _stacks_notes(found, evidence)
+    notes = dict.fromkeys([*found.notes, *stacks, *_duplicate_notes(evidence), *_ignored_notes(evidence.ignored)])
     return msgspec.structs.replace(found, ranks=ranks, notes=tuple(notes))
 
 
@@ -123,6 +126,20 @@ def _duplicate_notes(evidence: Evidence) -> list[str]:
         f"{len(one.files)} files claim to be rank {one.rank}'s and all were read: {_some(one.files)}"
         for one in evidence.duplicates
     ]
+
+
+def _stacks_notes(found: Diagnosis, evidence: Evidence) -> list[str]:
+    """Where the collector's stacks of the first culprits lie, beside the dumps: a dump of gloo has none itself."""
+    folders = list(dict.fromkeys(Path(dump.path).parent for dump in evidence.dumps))[:_SHOWN]
+    notes = []
+    for culprit in found.culprits[:_SHOWN]:
+        files: list[Path] = []
+        with suppress(OSError, ValueError):
+            for folder in folders:
+                files += sorted(folder.glob(f"rank_{culprit.rank}.a*.stacks*.txt"))
+        if files:
+            notes.append(f"the stacks of rank {culprit.rank} are in {_some([printable(str(path)) for path in files])}")
+    return notes
 
 
 def _ignored_notes(ignored: Sequence[IgnoredFile]) -> list[str]:

@@ -126,6 +126,17 @@ def test_two_files_that_contradict_each_other_name_no_innocent(tmp_path: Path) -
     assert {culprit.rank for culprit in found.culprits} <= {1}
 
 
+def test_the_culprits_stacks_beside_the_dumps_are_named_and_nobody_elses(tmp_path: Path) -> None:
+    copied(tmp_path, 0, 1, 2)
+    for rank in (0, 1):
+        (tmp_path / f"rank_{rank}.a0.stacks.txt").write_text("Thread 0x1 (most recent call first):\n")
+    notes = hangdrill.diagnose(tmp_path).notes
+    assert f"the stacks of rank 1 are in {tmp_path}/rank_1.a0.stacks.txt" in notes
+    assert not any("stacks of rank 0" in note for note in notes)
+    (tmp_path / "rank_1.a0.stacks.txt").unlink()
+    assert not any("the stacks of" in note for note in hangdrill.diagnose(tmp_path).notes)
+
+
 def test_the_link_to_the_agent_in_a_run_directory_is_not_worth_a_note(tmp_path: Path) -> None:
     copied(tmp_path, 0, 1, 2)
     for place in ("agent/hangdrill", "other"):
