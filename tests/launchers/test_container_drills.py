@@ -111,7 +111,10 @@ def left_on_this_host(out: Path, engine) -> dict[str, set[str]]:
     return {
         "processes": {f"{process.pid} {process.create_time()}" for process in own},
         "namespaces": {str(Path(f"/proc/{process.pid}/ns/mnt").readlink()) for process in own},
-        "mounts": {line for line in mounts if any(place in line for place in own_places)},
+        # netns/default is the engine's own: it mounts it once, with its first container.
+        "mounts": {
+            line for line in mounts if any(place in line for place in own_places) and "/netns/default " not in line
+        },
         "temporary": {str(path) for path in Path("/tmp").glob("hangdrill*")},
         "containers": {name for _, name, _ in Engine(engine).runs()} if engine else set(),
         "layers": layers_of(engine) if engine else set(),
