@@ -146,7 +146,7 @@ def _children(root: Path) -> tuple[int, ...]:
 def _numbers(directory: Path) -> list[int]:
     try:
         # Names alone are wanted, of a directory that changes meanwhile.
-        return sorted(int(name) for name in os.listdir(directory) if name.isdigit())  # noqa: PTH208
+        return sorted(int(name) for name in os.listdir(directory) if name.isdigit())  # noqa: PTH208 - names are enough
     except OSError:
         return []
 

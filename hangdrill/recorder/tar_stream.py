@@ -78,7 +78,7 @@ class _Source:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         # GzipFile reads like a binary file, but is not typed as one.
-        self.file: BinaryIO = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment]
+        self.file: BinaryIO = gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[assignment] # it reads as a BinaryIO does
         self.total = 0
         self.left = 0
 

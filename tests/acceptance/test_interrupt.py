@@ -159,7 +159,7 @@ def test_ctrl_c_to_several_drills_ends_all_of_them(tmp_path):
         start_new_session=True,
     )
     try:
-        both = lambda: True if len(registrations(runtime)) == 2 else process.poll()  # noqa: E731
+        both = lambda: True if len(registrations(runtime)) == 2 else process.poll()  # noqa: E731 - named for the reader
         assert Waiter().until(both, deadline_s=REACH_S) is True
         run_ids = {registration.run_id for registration in registrations(runtime)}
         process.send_signal(signal.SIGTERM)

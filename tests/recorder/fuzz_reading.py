@@ -25,7 +25,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 
-from fuzz_mutations import Seed, mutated, seeds  # noqa: E402
+from fuzz_mutations import Seed, mutated, seeds  # noqa: E402 - the path is set above; so below
 
 from hangdrill.incident import diagnose  # noqa: E402
 from hangdrill.model.errors import HangdrillError  # noqa: E402
@@ -133,7 +133,7 @@ def child(cases: Iterator[tuple[int, Seed, bytes]], report: Callable[[dict[str, 
         for number, seed, data in cases:
             put(folder, seed, data)
             try:
-                counts[guard.read(lambda: answer_of(folder, seed.name))] += 1  # noqa: B023
+                counts[guard.read(lambda: answer_of(folder, seed.name))] += 1  # noqa: B023 - called at once
             except (Exception, RecursionError, MemoryError) as error:
                 where = traceback.format_exc(limit=-3)
                 report({"violation": f"{type(error).__name__}: {error}", "number": number, "where": where})

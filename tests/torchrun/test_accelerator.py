@@ -6,7 +6,7 @@ pytestmark = pytest.mark.torchrun
 
 torch = pytest.importorskip("torch")
 
-from hangdrill.rank.accelerator import NoAccelerator, bind, device_of, need_cuda, synchronize  # noqa: E402
+from hangdrill.rank.accelerator import NoAccelerator, bind, device_of, need_cuda, synchronize  # noqa: E402 - torch first, or skip; so below
 from hangdrill.rank.facts import Facts  # noqa: E402
 from hangdrill.rank.faults import Fault, Reached  # noqa: E402
 from hangdrill.rank.files import Flags  # noqa: E402
