@@ -135,8 +135,7 @@ def tear_down(session: Session, teardown: Teardown, *, healthy: bool) -> None:
         _wait_for_restart(session)
         return
     session.tell_teardown()  # first, so that a released job cannot look recovered
-    if teardown is Teardown.CONTAINER_REMOVAL:
-        session.remove_container()  # before anything is released: a rank that goes on could write once more
+    session.undergo(teardown)  # before anything is released: a rank that goes on could write once more
     session.release()
     session.end_job(kill=teardown is Teardown.PROCESS_KILL, in_time=session.job_over() or not healthy)
 

@@ -8,7 +8,16 @@ import re
 from collections.abc import Callable, Iterator
 
 from hangdrill.drill.scenario_shape import Problem, nearest
-from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Teardown, Trigger, Volume, WorkloadName
+from hangdrill.model.scenario import (
+    TEARDOWNS_OF,
+    FaultKind,
+    LauncherName,
+    Scenario,
+    Teardown,
+    Trigger,
+    Volume,
+    WorkloadName,
+)
 
 __all__ = ["OPERATIONS", "mistakes", "warnings"]
 
@@ -32,7 +41,6 @@ OWN_PLACE = frozenset({FaultKind.IN_DESTROY, FaultKind.DATALOADER})
 """Placed where their kind belongs when the scenario does not say."""
 NEEDS_OPERATION = frozenset({FaultKind.SKIP, FaultKind.WRONG_OP, FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
 TENSOR_FAULTS = frozenset({FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
-TEARDOWNS = frozenset({Teardown.JOB_EXIT, Teardown.PROCESS_KILL, Teardown.RESTART, Teardown.CONTAINER_REMOVAL})
 LAUNCHERS = (LauncherName.TORCHRUN, LauncherName.BWRAP, LauncherName.CONTAINER)
 P2P_WORKLOADS = frozenset({WorkloadName.PIPELINE})
 GPU_FAULTS = frozenset({FaultKind.GPU_KERNEL, FaultKind.OOM})
@@ -227,15 +235,14 @@ def _expect_within(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _expect_survives(scenario: Scenario) -> Iterator[Problem]:
+    job = scenario.job
     for teardown in scenario.expect.survives:
-        if teardown is Teardown.CONTAINER_REMOVAL and not scenario.job.contained:
-            what = f"{scenario.job.launcher.value} starts no container that could be removed"
-            yield Problem(
-                "expect.survives", what, 'use launcher = "bwrap" or "container", or leave container-removal out'
-            )
-        elif teardown not in TEARDOWNS:
-            what = f'"{teardown.value}" needs a launcher that is not available yet'
-            yield Problem("expect.survives", what, "use job-exit, process-kill, restart or container-removal")
+        if job.launcher not in TEARDOWNS_OF[teardown]:
+            able = " or ".join(f'"{name.value}"' for name in LauncherName if name in TEARDOWNS_OF[teardown])
+            what = f"{job.launcher.value} cannot put a job through {teardown.value}"
+            yield Problem("expect.survives", what, f"use launcher = {able}, or leave {teardown.value} out")
+        elif teardown is Teardown.HOST_LOSS and job.nnodes < 2:
+            yield Problem("expect.survives", "a job on one host survives no loss of it", "set job.nnodes = 2")
     if Teardown.RESTART in scenario.expect.survives and scenario.job.max_restarts < 1:
         yield Problem("expect.survives", "the job has no restart to survive", "set job.max_restarts = 1")
 

@@ -19,6 +19,7 @@ from hangdrill.drill.roads import NativeRoad, Road, read_manifest
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.launchers.protocol import LaunchedJob, Launcher
+from hangdrill.model.scenario import Teardown
 from hangdrill.report.progress import Listener
 
 __all__ = ["Session"]
@@ -107,6 +108,11 @@ class Session:
         """Where this host finds what the job calls `path`; None when it is gone, or out of reach."""
         place = dump_place(self.plan, path)
         return self.job.locate(path) if place is None and self.job is not None else place
+
+    def undergo(self, teardown: Teardown) -> None:
+        """What the job's launcher does for a teardown; the journal says when it could not."""
+        if self.job is not None:
+            self.job.undergo(teardown)
 
     def remove_container(self) -> None:
         """Kill and remove the job's container, if it has one."""

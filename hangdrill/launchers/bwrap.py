@@ -19,6 +19,7 @@ from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
+from hangdrill.model.scenario import Teardown
 
 __all__ = ["BwrapJob", "BwrapLauncher"]
 
@@ -90,6 +91,11 @@ class BwrapJob:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.close()
+
+    def undergo(self, teardown: Teardown) -> None:
+        """container-removal is its own; the controller does the others."""
+        if teardown is Teardown.CONTAINER_REMOVAL:
+            self.remove()
 
     def locate(self, path: str) -> Path | None:
         """A mount, or the own layer as long as it is there."""

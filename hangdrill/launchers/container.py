@@ -17,6 +17,7 @@ from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
+from hangdrill.model.scenario import Teardown
 
 __all__ = ["ContainerJob", "ContainerLauncher", "root_archive"]
 
@@ -104,6 +105,11 @@ class ContainerJob:
         """kill and rm -f; the run's image too."""
         self._engine.remove(self._run_id)
         self.close()
+
+    def undergo(self, teardown: Teardown) -> None:
+        """container-removal is its own; the controller does the others."""
+        if teardown is Teardown.CONTAINER_REMOVAL:
+            self.remove()
 
     def locate(self, path: str) -> Path | None:
         """A mount, or the own layer as the engine keeps it; else through the init's /proc, while it lives."""

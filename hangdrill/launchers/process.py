@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
+from hangdrill.model.scenario import Teardown
 
 __all__ = ["LocalJob", "start_local"]
 
@@ -33,6 +34,9 @@ class LocalJob:
 
     def remove(self) -> None:
         """There is no container."""
+
+    def undergo(self, teardown: Teardown) -> None:
+        """A job of plain processes has no teardown of its own."""
 
     def locate(self, path: str) -> Path | None:
         """The job sees this host's files."""

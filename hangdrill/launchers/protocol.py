@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from hangdrill.model.run import Leftover
-from hangdrill.model.scenario import LauncherName, Volume
+from hangdrill.model.scenario import LauncherName, Teardown, Volume
 
 __all__ = ["LaunchRequest", "LaunchedJob", "Launcher", "NoopJob", "NoopLauncher"]
 
@@ -58,6 +58,13 @@ class LaunchedJob(Protocol):
     def remove(self) -> None:
         """Kill and remove the container and all that only it holds. Nothing without one; safe to repeat."""
 
+    def undergo(self, teardown: Teardown) -> None:
+        """Do to the job what this launcher's teardown is (container-removal, pod-deletion, scheduler-cancel, ...).
+
+        Nothing for those that the controller does itself: job-exit, process-kill, restart. It returns when it is done,
+        and the job may still run afterwards. MachineError when the engine or scheduler refuses.
+        """
+
     def locate(self, path: str) -> Path | None:
         """Where this host finds, at this moment, what the job calls `path`; None when it is out of reach, or gone."""
 
@@ -86,6 +93,7 @@ class NoopJob:
         self.signals: list[signal.Signals] = []
         self.closed = False
         self.removed = False
+        self.undergone: list[Teardown] = []
 
     def poll(self) -> int | None:
         return self.exit_code
@@ -103,6 +111,9 @@ class NoopJob:
 
     def remove(self) -> None:
         self.removed = True
+
+    def undergo(self, teardown: Teardown) -> None:
+        self.undergone.append(teardown)
 
     def locate(self, path: str) -> Path | None:
         return Path(path)

@@ -13,6 +13,7 @@ from hangdrill.model.diagnosis import HangKind
 
 __all__ = [
     "CONTAINED",
+    "TEARDOWNS_OF",
     "Before",
     "Expect",
     "Fault",
@@ -83,7 +84,7 @@ class Trigger(Enum):
 
 
 class Teardown(Enum):
-    """What the dumps must survive. container-removal needs a job in a container; the ones below it are yet to come."""
+    """What the dumps must survive. Which launcher can do which is in TEARDOWNS_OF."""
 
     JOB_EXIT = "job-exit"
     PROCESS_KILL = "process-kill"
@@ -128,6 +129,20 @@ def _parse(text: str) -> Volume | None:
 
 CONTAINED = frozenset({LauncherName.BWRAP, LauncherName.CONTAINER})
 """The launchers whose jobs have a file system of their own, which goes with them."""
+
+
+TEARDOWNS_OF: dict[Teardown, frozenset[LauncherName]] = {
+    Teardown.JOB_EXIT: frozenset(LauncherName),
+    Teardown.PROCESS_KILL: frozenset(LauncherName),
+    Teardown.RESTART: frozenset(LauncherName),
+    Teardown.CONTAINER_REMOVAL: CONTAINED,
+    Teardown.POD_DELETION: frozenset({LauncherName.KUBERNETES}),
+    Teardown.NODE_TMP_WIPE: frozenset({LauncherName.SLURM}),
+    Teardown.SCHEDULER_CANCEL: frozenset({LauncherName.SLURM}),
+    Teardown.OOM_KILL: frozenset({LauncherName.CONTAINER}),
+    Teardown.HOST_LOSS: frozenset({LauncherName.TORCHRUN, LauncherName.SLURM}),
+}
+"""Which launchers can put a job through which teardown; host-loss needs more than one node as well."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -53,7 +53,7 @@ MISTAKES: dict[str, tuple[dict[str, dict[str, Any]], str, str, str]] = {
     "both workload and script": ({"job": {"script": __file__}}, "job.workload", "both", "exactly one"),
     "another launcher": ({"job": {"launcher": "slurm"}}, "job.launcher", "not available yet", "torchrun"),
     "removal without a container": ({"expect": {"survives": ["container-removal"]}}, "expect.survives",
-                                    "starts no container", "bwrap"),
+                                    "cannot put a job through", "bwrap"),
     "volume without a container": ({"job": {"volumes": ["d:/mnt"]}}, "job.volumes", "starts no container", "bwrap"),
     "volume without a target": ({"job": {"launcher": "bwrap", "volumes": ["d"]}}, "job.volumes",
                                 "SOURCE:TARGET", "/mnt"),
@@ -107,7 +107,7 @@ MISTAKES: dict[str, tuple[dict[str, dict[str, Any]], str, str, str]] = {
                               "no culprit", "leave"),
     "too soon": ({"expect": {"within_s": 4.5}}, "expect.within_s", "shorter than the timeout of 5 s", "at least 5"),
     "never": ({"expect": {"within_s": float("inf")}}, "expect.within_s", "finite", "25"),
-    "another teardown": ({"expect": {"survives": ["pod-deletion"]}}, "expect.survives", "not available", "job-exit"),
+    "another teardown": ({"expect": {"survives": ["pod-deletion"]}}, "expect.survives", "cannot put a job through", "kubernetes"),
     "no restart to survive": ({"expect": {"survives": ["restart"]}}, "expect.survives", "no restart", "max_restarts"),
 }  # fmt: skip
 
