@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from hangdrill.model.diagnosis import HangKind
+from hangdrill.model.kubernetes import Kubernetes
 
 __all__ = [
     "CONTAINED",
@@ -127,7 +128,7 @@ def _parse(text: str) -> Volume | None:
         return None
 
 
-CONTAINED = frozenset({LauncherName.BWRAP, LauncherName.CONTAINER})
+CONTAINED = frozenset({LauncherName.BWRAP, LauncherName.CONTAINER, LauncherName.KUBERNETES})
 """The launchers whose jobs have a file system of their own, which goes with them."""
 
 
@@ -135,7 +136,7 @@ TEARDOWNS_OF: dict[Teardown, frozenset[LauncherName]] = {
     Teardown.JOB_EXIT: frozenset(LauncherName),
     Teardown.PROCESS_KILL: frozenset(LauncherName),
     Teardown.RESTART: frozenset(LauncherName),
-    Teardown.CONTAINER_REMOVAL: CONTAINED,
+    Teardown.CONTAINER_REMOVAL: CONTAINED - {LauncherName.KUBERNETES},
     Teardown.POD_DELETION: frozenset({LauncherName.KUBERNETES}),
     Teardown.NODE_TMP_WIPE: frozenset({LauncherName.SLURM}),
     Teardown.SCHEDULER_CANCEL: frozenset({LauncherName.SLURM}),
@@ -161,6 +162,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     env: dict[str, str] = msgspec.field(default_factory=dict)
     volumes: tuple[str, ...] = ()
     """For a job in a container: "SOURCE:TARGET[:ro]", see Volume."""
+    kubernetes: Kubernetes = msgspec.field(default_factory=Kubernetes)
+    """For launcher = "kubernetes"."""
 
     @property
     def contained(self) -> bool:
