@@ -75,6 +75,27 @@ class RunLayout(msgspec.Struct, frozen=True):
         return self.root / "agent"
 
     @property
+    def nodes(self) -> Path:
+        return self.root / "nodes"
+
+    def node_status(self, node: int) -> Path:
+        return self.nodes / f"{node}.json"
+
+    def node_log(self, node: int) -> Path:
+        return self.nodes / f"{node}.log"
+
+    def node_evidence(self, node: int) -> Path:
+        return self.evidence / f"node{node}"
+
+    def node_native(self, node: int) -> Path:
+        """Copies of what torch wrote on this node by itself, where that is not in the run directory."""
+        return self.nodes / str(node) / "native"
+
+    @property
+    def controller_beat(self) -> Path:
+        return self.control / "controller_beat"
+
+    @property
     def inspection(self) -> Path:
         return self.root / "inspection.json"
 

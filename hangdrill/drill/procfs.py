@@ -13,6 +13,7 @@ import msgspec
 
 __all__ = [
     "CONTROLLER_VARIABLE",
+    "NODE_VARIABLE",
     "RUN_ID_VARIABLE",
     "ProcessId",
     "ProcessInfo",
@@ -28,6 +29,8 @@ __all__ = [
 RUN_ID_VARIABLE = "HANGDRILL_RUN_ID"
 CONTROLLER_VARIABLE = "HANGDRILL_CONTROLLER"
 """pid:ticks of the controller, in the environment of all its processes, so that orphans can be told apart."""
+NODE_VARIABLE = "HANGDRILL_NODE"
+"""The number of the node, in the environment of all processes that a node process starts: two may share a host."""
 _PROC = Path("/proc")
 _MARK = b"HANGDRILL_"
 
@@ -50,6 +53,7 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     run_id: str | None = None
     controller: ProcessId | None = None
+    node: str | None = None
 
     @property
     def alive(self) -> bool:
@@ -84,6 +88,7 @@ def read_process(pid: int) -> ProcessInfo | None:
         state=fields[0],
         run_id=marks.get(RUN_ID_VARIABLE),
         controller=parse_id(marks.get(CONTROLLER_VARIABLE, "")),
+        node=marks.get(NODE_VARIABLE),
     )
 
 

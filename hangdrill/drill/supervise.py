@@ -40,10 +40,12 @@ class Supervisor:
     signalled, whatever else went wrong.
     """
 
-    def __init__(self, run_id: str, controller: ProcessId) -> None:
+    def __init__(self, run_id: str, controller: ProcessId, *, node: int | None = None) -> None:
+        """node: own only what this node's process started, of a run of which another node may share the host."""
         if not run_id:
             raise InternalError("a supervisor needs a run id")
         self._run_id = run_id
+        self._node = None if node is None else str(node)
         self._not_before_ticks = controller.started_ticks
         self._known: set[ProcessId] = set()
         self._sessions: set[int] = set()
@@ -122,7 +124,8 @@ class Supervisor:
             self._sessions.add(process.session)
 
     def _is_ours(self, process: ProcessInfo, everything: Mapping[int, ProcessInfo]) -> bool:
-        if process.run_id == self._run_id or process.id in self._known:
+        marked = process.run_id == self._run_id and self._node in (None, process.node)
+        if marked or process.id in self._known:
             return True
         # The number of a session is free again once it is empty: a leader that we do not know means that it was taken.
         leader = everything.get(process.session)

@@ -27,6 +27,8 @@ __all__ = [
     "JournalEvent",
     "Leftover",
     "Manifest",
+    "NodeFault",
+    "NodeStatus",
     "PullReason",
     "RankExit",
     "RankPull",
@@ -216,6 +218,44 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
 
     what: Literal["process", "socket", "mount", "container", "lock", "file"]
     name: str
+
+
+class NodeFault(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node's process did to its host, by its own report: a fault that no rank can report."""
+
+    kind: str
+    interface: str = ""
+    what: str = ""
+    """In words, as "eth0 is down"."""
+    time_ns: int
+    """By the node's clock."""
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """`nodes/<k>.json`: how one host of a job on several stands, rewritten by its node process about once a second."""
+
+    schema: Literal["hangdrill.node/1"] = "hangdrill.node/1"
+    node: int
+    host: str = ""
+    pid: int = 0
+    beat: int = 0
+    """Grows as long as the process lives. Who waits for it compares changes, never clocks."""
+    state: Literal["waiting", "running", "ending", "finished"] = "waiting"
+    address: str = ""
+    endpoint: str = ""
+    """HOST:PORT at which the nodes meet; node 0 tells it."""
+    ranks: tuple[int, ...] = ()
+    """The global ranks that ran here."""
+    living: tuple[int, ...] = ()
+    """Those of them whose process is there."""
+    torchrun: int | None = None
+    """Its exit code, None while it runs; negative: ended by that signal."""
+    collector: int | None = None
+    fault: NodeFault | None = None
+    problem: str = ""
+    """Why this node's part ended early, or failed."""
+    leftovers: tuple[Leftover, ...] | None = None
+    """What was left on the host at the end; None when nobody looked yet."""
 
 
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -170,6 +170,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         """Whether the ranks run in a container: other files, other pids."""
         return self.launcher in CONTAINED
 
+    @property
+    def on_nodes(self) -> bool:
+        """Whether each host has a process of hangdrill's own (hangdrill.node), which starts that host's ranks."""
+        return self.launcher is LauncherName.SLURM or (self.launcher is LauncherName.TORCHRUN and self.nnodes > 1)
+
     def volume_of(self, path: str) -> Volume | None:
         """The volume that a path, as the job names it, lies on; one that is not well written holds nothing."""
         holding = [
