@@ -1,0 +1,50 @@
+"""A stack while it is certified: the plan's Python and environment, and its fingerprint, or why there is none."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hangdrill.model.fingerprint import Fingerprint
+from hangdrill.model.receipt import StackRecord
+
+__all__ = ["BASELINE", "CANDIDATE", "Stack"]
+
+BASELINE, CANDIDATE = "baseline", "candidate"
+
+
+class Stack(msgspec.Struct, frozen=True, kw_only=True):
+    """name: "baseline", "candidate", or that of a [[checkpoint.stack]]. python: absolute, links not resolved."""
+
+    name: str
+    python: str
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    fingerprint: Fingerprint | None = None
+    missing: str = ""
+    """Why no job can run on it, in a sentence; empty when one can."""
+    next_step: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Whether a job can run on it."""
+        return not self.missing
+
+    @property
+    def torch(self) -> str:
+        """Its torch, "2.15.0+cu132", or empty."""
+        return self.fingerprint.torch if self.fingerprint is not None else ""
+
+    def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment for a job of this stack: the stack's variables over the given ones."""
+        return {**environ, **self.env}
+
+    def record(self) -> StackRecord:
+        """As the receipt holds it."""
+        return StackRecord(
+            name=self.name,
+            python=self.python,
+            env=self.env,
+            fingerprint=self.fingerprint,
+            digest=self.fingerprint.digest if self.fingerprint is not None else "",
+            missing=self.missing,
+            next_step=self.next_step,
+        )
