@@ -1,0 +1,282 @@
+"""A real Slurm of the tests' own: a login host with munged and slurmctld, and two nodes with a slurmd each.
+
+Each host has namespaces of its own for network, host name, mounts and pids, made for one test session: nothing of this
+host's network is touched, parallel sessions cannot clash, and killing a host's first process ends all that ran there.
+What the hosts share is one directory, /mnt there; /tmp and /var/tmp are each host's own, as on a cluster.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from hangdrill.drill.waiting import Waiter
+
+__all__ = ["NODES", "SHARED", "SlurmLab", "slurm_lab", "why_no_slurm"]
+
+HERE = Path(__file__).parent
+CHECKOUT = HERE.parents[1]
+SHARED = Path("/mnt")
+LOGIN, NODES = "login", ("n0", "n1")
+ADDRESSES = {LOGIN: "10.77.0.1", "n0": "10.77.0.10", "n1": "10.77.0.11"}
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "unshare", "nsenter", "ip")
+START_S = 60.0
+KILL_WAIT_S = 5
+SBIN = "/usr/sbin:/sbin"
+SLURM_CONF = """
+ClusterName=lab
+SlurmctldHost=login
+AuthType=auth/munge
+AuthInfo=socket=/mnt/munge.socket
+CredType=cred/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+KillWait={kill_wait_s}
+SlurmdTimeout=60
+SlurmdParameters=config_overrides
+PluginDir={plugins}
+PlugStackConfig=/mnt/plugstack.conf
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=/mnt/state
+SlurmctldPidFile=/mnt/slurmctld.pid
+SlurmdPidFile=/mnt/slurmd.%n.pid
+SlurmdSpoolDir=/var/tmp/slurmd.%n
+SchedulerParameters=bf_interval=2,sched_interval=2
+{container}
+NodeName=n0 NodeAddr=10.77.0.10 CPUs=4 RealMemory=4000
+NodeName=n1 NodeAddr=10.77.0.11 CPUs=4 RealMemory=4000
+PartitionName=batch Nodes=n0,n1 Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+PartitionName=closed Nodes=n0,n1 MaxTime=INFINITE State=DOWN
+"""
+PRIVATE_TMP = "JobContainerType=job_container/tmpfs\nPrologFlags=Contain"
+CGROUP_CONF = """
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+CgroupAutomount=no
+ConstrainCores=no
+ConstrainRAMSpace=no
+"""
+
+
+def why_no_slurm() -> str:
+    """Why there can be no such lab here; "" when it can be tried."""
+    if os.getuid() != 0:
+        return "the tests start Slurm as root"
+    path = f"{os.environ.get('PATH', '')}:{SBIN}"
+    missing = [program for program in PROGRAMS if shutil.which(program, path=path) is None]
+    return f"{missing[0]} is not installed" if missing else ""
+
+
+class Host:
+    """One simulated host."""
+
+    def __init__(self, name: str, lab: Path, *daemons: str) -> None:
+        kept = sorted({str(CHECKOUT), sys.prefix, sys.base_prefix})
+        kept = [path for path in kept if path.startswith(("/tmp/", "/var/tmp/"))]
+        command = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command += [sys.executable, str(HERE / "slurm_host.py"), name, str(lab), *kept, "--", *daemons]
+        environ = {"PATH": f"{os.environ.get('PATH', '')}:{SBIN}", "SLURM_CONF": f"{SHARED}/slurm.conf"}
+        self.name = name
+        with (lab / "log" / f"{name}.unshare").open("w") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                text=True,
+            )
+        self.said = self._process.stdout.readline()
+        self.init = int(Path(f"/proc/{self.outer}/task/{self.outer}/children").read_text().split()[0])
+
+    @property
+    def outer(self) -> int:
+        """The pid, here, of a process in this host's network."""
+        return self._process.pid
+
+    def connect(self, network_of: "Host") -> None:
+        """An own network card, on the bridge of another host or as that bridge."""
+        self_there = ["nsenter", f"--target={self.outer}", "--net", "ip"]
+        there = ["nsenter", f"--target={network_of.outer}", "--net", "ip"]
+        if self is network_of:
+            _run([*there, "link", "add", "eth0", "type", "bridge"])
+        else:
+            port = f"to-{self.name}"
+            _run([*there, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(self.outer)])
+            _run([*there, "link", "set", port, "master", "eth0", "up"])
+        _run([*self_there, "addr", "add", f"{ADDRESSES[self.name]}/24", "dev", "eth0"])
+        _run([*self_there, "link", "set", "eth0", "up"])
+
+    def go(self) -> None:
+        """Start the daemons."""
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def words(self, command: list[str], *, cwd: str) -> list[str]:
+        """A command that runs on this host."""
+        entered = ["nsenter", f"--target={self.init}", "--net", "--uts", "--mount", "--pid"]
+        return [*entered, "env", "-C", cwd, *command]
+
+    def end(self) -> None:
+        """SIGKILL to its first process, and with it to all others."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.init, signal.SIGKILL)
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+
+class SlurmLab:
+    """What a test sees of it."""
+
+    def __init__(self, directory: Path, hosts: dict[str, Host], *, private_tmp: bool) -> None:
+        self.directory = directory
+        self.private_tmp = private_tmp
+        self._hosts = hosts
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables that a user of this cluster has."""
+        path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
+        mine = {"SLURM_CONF": f"{SHARED}/slurm.conf", "PYTHONPATH": str(CHECKOUT), "COLUMNS": "200", "PATH": path}
+        return os.environ | mine | {"HANGDRILL_RUNTIME_DIR": f"{SHARED}/runtime"}
+
+    def here(self, path: str | Path) -> Path:
+        """Where this host has what the lab's hosts call /mnt/..."""
+        return self.directory / Path(path).relative_to(SHARED)
+
+    def start(self, *command: str, on: str = LOGIN, cwd: str = str(SHARED), **more) -> "subprocess.Popen[str]":
+        """A command on one of the hosts, its output piped."""
+        words = self._hosts[on].words([str(word) for word in command], cwd=cwd)
+        environ = self.environ | more.pop("env", {})
+        return subprocess.Popen(
+            words,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            **more,
+        )
+
+    def run(self, *command: str, on: str = LOGIN, deadline_s: float = 120, **more) -> str:
+        """The output of a command that must succeed."""
+        with self.start(*command, on=on, **more) as started:
+            output, _ = started.communicate(timeout=deadline_s)
+        assert started.returncode == 0, f"{command}: {started.returncode}\n{output}"
+        return output
+
+    def jobs(self) -> list[str]:
+        """Those that wait, run or are being ended."""
+        return self.run("squeue", "--noheader", "--format=%i %j %T %R").splitlines()
+
+    def pid_of(self, started: "subprocess.Popen[str]") -> int:
+        """The pid, on this host, of the command that `start` began: nsenter is only its parent."""
+        children = Path(f"/proc/{started.pid}/task/{started.pid}/children")
+        found = Waiter().until(lambda: children.read_text().split() or None, deadline_s=10)
+        assert found
+        return int(found[0])
+
+    def processes(self, on: str) -> dict[int, str]:
+        """pid here -> command line, of everything on one host but its init and daemons."""
+        own = os.readlink(f"/proc/{self._hosts[on].init}/ns/pid")
+        found = {}
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and os.readlink(entry / "ns/pid") == own:
+                    found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ").strip()
+        daemons = ("slurm_host.py", "munged", "slurmctld", "slurmd ")
+        return {pid: words for pid, words in found.items() if words and not any(name in words for name in daemons)}
+
+    def files(self, on: str) -> set[str]:
+        """What lies in the directories that are this host's own."""
+        root = Path(f"/proc/{self._hosts[on].init}/root")
+        found = (path for place in ("tmp", "var/tmp") for path in (root / place).rglob("*"))
+        return {str(path.relative_to(root)) for path in found if not str(path).startswith(f"{root}/var/tmp/slurmd")}
+
+    def slurmd_of(self, node: str) -> int:
+        """The pid, here, of a node's slurmd."""
+        init = self._hosts[node].init
+        for pid in Path(f"/proc/{init}/task/{init}/children").read_text().split():
+            if "slurmd" in Path(f"/proc/{pid}/cmdline").read_text():
+                return int(pid)
+        raise LookupError(f"no slurmd on {node}")
+
+    def start_slurmd(self, node: str) -> None:
+        """Again, after it was killed."""
+        self.run("sh", "-c", f"slurmd -N {node}", on=node)
+        self.wait_for_nodes()
+
+    def wait_for_nodes(self) -> None:
+        """Until both are idle: RuntimeError with the daemons' last words when they do not come up."""
+
+        def idle() -> bool | None:
+            with self.start("sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T") as asking:
+                output, _ = asking.communicate()
+            return output.split() == ["idle"] * len(NODES) or None
+
+        if not Waiter().until(idle, deadline_s=START_S, poll_s=0.2):
+            logs = sorted((self.directory / "log").iterdir())
+            raise RuntimeError("\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in logs))
+
+
+@contextlib.contextmanager
+def slurm_lab(*, private_tmp: bool = False) -> Iterator[SlurmLab]:
+    """Both nodes are idle. private_tmp: each job has a /tmp of its own, which job_container/tmpfs deletes with it."""
+    directory = Path(tempfile.mkdtemp(prefix="slurm-lab-"))
+    hosts: dict[str, Host] = {}
+    try:
+        _write_settings(directory, private_tmp=private_tmp)
+        munged = "munged --foreground --force --key-file=/mnt/munge.key --socket=/mnt/munge.socket"
+        munged += " --pid-file=/mnt/munge.pid --log-file=/mnt/log/munge --seed-file=/mnt/munge.seed"
+        hosts[LOGIN] = Host(LOGIN, directory, munged, "slurmctld -D -c")
+        for node in NODES:
+            hosts[node] = Host(node, directory, f"slurmd -D -N {node}")
+        for host in hosts.values():
+            host.connect(hosts[LOGIN])
+            host.go()
+        lab = SlurmLab(directory, hosts, private_tmp=private_tmp)
+        lab.wait_for_nodes()
+        yield lab
+    finally:
+        for host in hosts.values():
+            host.end()
+        shutil.rmtree(directory)
+
+
+def _write_settings(directory: Path, *, private_tmp: bool) -> None:
+    directory.chmod(0o755)
+    for name in ("log", "state"):
+        (directory / name).mkdir()
+    key = directory / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o400)
+    names = "".join(f"{address} {name}\n" for name, address in ADDRESSES.items())
+    (directory / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
+    plugins = next(iter(Path("/usr").glob("lib*/**/slurm*/auth_munge.so"))).parent
+    container = PRIVATE_TMP if private_tmp else ""
+    text = SLURM_CONF.format(kill_wait_s=KILL_WAIT_S, plugins=plugins, container=container)
+    (directory / "slurm.conf").write_text(text)
+    (directory / "cgroup.conf").write_text(CGROUP_CONF)
+    (directory / "plugstack.conf").write_text("")
+    (directory / "job_container.conf").write_text("AutoBasePath=true\nBasePath=/var/tmp/jobs\n")
+
+
+def _run(words: list[str]) -> None:
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr}")
