@@ -1,0 +1,132 @@
+"""`torchrun ... -m hangdrill.rank.checkpoint save|restore --notes DIRECTORY NAME=DIRECTORY ...`
+
+NAME is LAYOUT-MODE (plain-sync, plain-async, fsdp2-sync, fsdp2-async); DIRECTORY is the checkpoint's. One after another;
+each leaves a note a rank, NOTES/NAME.rank<r>.json, also when it failed. After a failure the program ends with 1, so that
+the next checkpoint is tried in a fresh process. A step that takes longer than --limit-s ends the process, and leaves
+where it was in NOTES/NAME.rank<r>.stacks.
+"""
+
+import argparse
+import faulthandler
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+from hangdrill.rank.accelerator import bind, device_of
+from hangdrill.rank.checkpoint.notes import contents_of, write_note
+from hangdrill.rank.checkpoint.states import LAYOUTS, Training
+
+MODES = ("sync", "async")
+SAVED_STEPS, OTHER_STEPS = 3, 1
+SAVED_SEED, OTHER_SEED = 0, 7
+FAILED = 1
+
+
+def main() -> None:
+    """Save or restore what the command line names."""
+    options = _options()
+    device = device_of(options.backend, int(os.environ.get("LOCAL_RANK", "0")))
+    bind(device)
+    backend = options.backend if device.type == "cpu" else f"cpu:gloo,{device.type}:{options.backend}"
+    dist.init_process_group(backend, timeout=timedelta(seconds=options.limit_s))
+    act = save if options.action == "save" else restore
+    for name, directory in options.checkpoints:
+        layout, mode = name.split("-")
+        if not _noted(options, name, lambda: act(layout, mode, directory, device)):
+            sys.stdout.flush()
+            os._exit(FAILED)  # the other ranks may be inside a collective: nothing is waited for
+    dist.destroy_process_group()
+
+
+def save(layout: str, mode: str, directory: Path, device: Any) -> dict[str, Any]:
+    """Train, note the state, save it. An asynchronous save goes on while the next step changes the parameters."""
+    training = Training(layout, device, seed=SAVED_SEED, steps=SAVED_STEPS)
+    state = training.state()
+    contents = contents_of(state)
+    if mode == "sync":
+        dcp.save(state, checkpoint_id=directory)
+    else:
+        group = dist.new_group(backend="gloo")  # of its own: training and saving must not mix their operations
+        future = dcp.async_save(state, checkpoint_id=directory, process_group=group)
+        training.train()
+        future.result()
+    return contents
+
+
+def restore(layout: str, mode: str, directory: Path, device: Any) -> dict[str, Any]:
+    """Restore into a training that stands elsewhere in everything, and note what the model and optimizer hold then."""
+    training = Training(layout, device, seed=OTHER_SEED, steps=OTHER_STEPS)
+    state = training.state()
+    dcp.load(state, checkpoint_id=directory)
+    training.take(state)
+    return contents_of(training.state())
+
+
+def _noted(options: argparse.Namespace, name: str, act: Callable[[], dict[str, Any]]) -> bool:
+    prefix, rank = str(options.notes / name), dist.get_rank()
+    began_s = time.monotonic()
+    try:
+        with _limited(f"{prefix}.rank{rank}.stacks", options.limit_s):
+            contents = {"outcome": "done", **act()}
+    except (Exception, dcp.api.CheckpointException) as error:
+        contents = {"outcome": "failed", "error": _about_error(error)}
+    contents["took_s"] = time.monotonic() - began_s
+    write_note(prefix, rank, dist.get_world_size(), contents)
+    return bool(contents["outcome"] == "done")
+
+
+@contextmanager
+def _limited(stacks: str, limit_s: float) -> Any:
+    """End the process when the block takes longer; a thread of C does it, so it needs no GIL."""
+    with Path(stacks).open("w", encoding="utf-8") as file:
+        faulthandler.dump_traceback_later(limit_s, exit=True, file=file)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+    Path(stacks).unlink()
+
+
+def _about_error(error: BaseException) -> dict[str, str]:
+    """The first cause that any rank met: DCP gathers all ranks' errors into one."""
+    cause, frames = error, traceback.extract_tb(error.__traceback__)
+    for cause, frames in getattr(error, "failures", {}).values():  # noqa: B007
+        break
+    last = frames[-1] if frames else None
+    return {
+        "type": type(cause).__name__,
+        "message": str(cause)[:2000],
+        "where": f"{last.filename}:{last.lineno} in {last.name}" if last else "",
+        "traceback": "".join(traceback.format_exception(error))[-8000:],
+    }
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="hangdrill.rank.checkpoint")
+    parser.add_argument("action", choices=("save", "restore"))
+    parser.add_argument("checkpoints", nargs="+", type=_checkpoint, metavar="LAYOUT-MODE=DIRECTORY")
+    parser.add_argument("--notes", type=Path, required=True)
+    parser.add_argument("--backend", default="gloo")
+    parser.add_argument("--limit-s", type=float, default=60.0)
+    return parser.parse_args()
+
+
+def _checkpoint(text: str) -> tuple[str, Path]:
+    name, is_given, directory = text.partition("=")
+    if not is_given or name not in {f"{layout}-{mode}" for layout in LAYOUTS for mode in MODES}:
+        raise argparse.ArgumentTypeError(f"expected LAYOUT-MODE=DIRECTORY, got {text!r}")
+    return name, Path(directory)
+
+
+if __name__ == "__main__":
+    main()
