@@ -113,11 +113,19 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The checkpoint drill. known_good: directory of an older checkpoint that must be restorable by the baseline."""
+    """The checkpoint drill. known_good: directory of an older checkpoint that must be restorable by the baseline.
+
+    save, restore: command lines of the user's own script, beside the built-in training state (docs/checkpoints.md);
+    {python} is the stack's Python, {checkpoint} the directory of the checkpoint. limit_s: the longest that one save or
+    restore may take.
+    """
 
     modes: tuple[Literal["sync", "async"], ...] = ("sync", "async")
     layouts: tuple[Literal["plain", "fsdp2"], ...] = ("plain", "fsdp2")
     known_good: str | None = None
+    save: str = ""
+    restore: str = ""
+    limit_s: float = 120.0
     stack: tuple[NamedStack, ...] = ()
 
 

@@ -124,8 +124,16 @@ class CheckpointOutcome(Enum):
     UNEQUAL = "unequal"
     REFUSED = "refused"
     """Whole, and this stack's torch cannot read it: version trouble."""
+    FAILED = "failed"
+    """Whole, and not saved or not restored for a reason that is no version trouble: an error of the job itself."""
+    HUNG = "hung"
+    """Not over in time, and ended."""
+    CRASHED = "crashed"
+    """A rank died without a word."""
     DAMAGED = "damaged"
+    """The files are not what was written: no version trouble."""
     PARTIAL = "partial"
+    """A file is missing or cut, or the save never ended: no version trouble."""
     UNKNOWN = "unknown"
 
 
@@ -135,7 +143,8 @@ class CheckpointPair(msgspec.Struct, frozen=True, kw_only=True):
     saved_by: str
     restored_by: str
     mode: Literal["sync", "async"]
-    layout: Literal["plain", "fsdp2"]
+    layout: Literal["plain", "fsdp2", "script"]
+    """script: what the plan's own `save` and `restore` wrote and read."""
     outcome: CheckpointOutcome
     one_way: bool = False
     """Refused, while the opposite pair is equal: an upgrade that cannot be undone for this checkpoint."""
