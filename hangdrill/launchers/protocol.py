@@ -38,6 +38,10 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: str = ""
     dump_dir: str = ""
     volumes: tuple[Volume, ...] = ()
+    set_environ: dict[str, str] = {}
+    """The part of `environ` that the drill itself sets: all that a job elsewhere needs of it."""
+    collector: tuple[str, ...] = ()
+    """For a launcher that starts the collector beside the ranks: its command; () where torch is left alone."""
 
 
 class LaunchedJob(Protocol):
