@@ -21,7 +21,7 @@ from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE, own_id
 from hangdrill.launchers.box import find_mounted, mounted_volumes
 from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.model.errors import UsageError
-from hangdrill.model.scenario import FaultKind, Job, Scenario, Trigger, Volume
+from hangdrill.model.scenario import FaultKind, Job, LauncherName, Scenario, Trigger, Volume
 
 __all__ = [
     "Deadlines",
@@ -173,6 +173,8 @@ def launch_request(plan: Plan, environ: Mapping[str, str]) -> LaunchRequest:
         run_dir=plan.run_dir,
         dump_dir=str(Path(plan.dump_prefix).parent),
         volumes=_volumes(job),
+        set_environ=plan.environment,
+        collector=plan.collector_command if job.launcher is LauncherName.KUBERNETES else (),
     )
 
 
@@ -240,11 +242,25 @@ def _collector_command(plan: Plan, layout: RunLayout) -> tuple[str, ...]:
         "--world-size": str(scenario.job.world_size),
         "--backend": scenario.job.backend,
         "--stall-after-s": str(stall_after_s(scenario)),
-        "--parent-pid": str(os.getpid()),
     }
+    if scenario.job.launcher is LauncherName.KUBERNETES:
+        return _sidecar_command(plan, layout, options)
+    options["--parent-pid"] = str(os.getpid())
     native = dump_place(plan, plan.dump_prefix)
     if native is not None:
         options["--native-prefix"] = str(native)
     flags = ("--contained",) if scenario.job.contained else ()
     words = (part for option in options.items() for part in option)
     return (sys.executable, "-m", "hangdrill.collector", *words, *flags)
+
+
+def _sidecar_command(plan: Plan, layout: RunLayout, options: dict[str, str]) -> tuple[str, ...]:
+    """In the ranks' pod: it shares their pids and their volumes, and has no parent to follow."""
+    job = plan.scenario.job
+    on_volume = job.volume_of(plan.dump_prefix) is not None or job.kubernetes.empty_dir_of(plan.dump_prefix) is not None
+    if on_volume or dump_place(plan, plan.dump_prefix) is not None:
+        options["--native-prefix"] = plan.dump_prefix
+    python = sys.executable if job.kubernetes.engine == "podman" else job.kubernetes.python
+    own = ("--log", str(layout.collector_log), "--exit-file", str(layout.collector_exit), "--")
+    words = (part for option in options.items() for part in option)
+    return (python, "-m", "hangdrill.collector.sidecar", *own, *words)
