@@ -55,6 +55,10 @@ class RunLayout(msgspec.Struct, frozen=True):
         return self.control / "teardown"
 
     @property
+    def collector_exit(self) -> Path:
+        return self.control / "collector.exit"
+
+    @property
     def sockets(self) -> Path:
         return self.root / "sockets"
 
