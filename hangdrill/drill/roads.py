@@ -22,9 +22,9 @@ from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE
 from hangdrill.drill.waiting import Waiter
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Manifest
-from hangdrill.model.scenario import Trigger
+from hangdrill.model.scenario import LauncherName, Trigger
 
-__all__ = ["CollectorRoad", "NativeRoad", "Notice", "Road", "make_road", "read_manifest"]
+__all__ = ["CollectorRoad", "NativeRoad", "Notice", "Road", "SidecarRoad", "make_road", "read_manifest"]
 
 TERMINATE_S = 2.0
 
@@ -177,8 +177,50 @@ class NativeRoad:
         return found
 
 
+class SidecarRoad:
+    """Hangdrill's collector where the job's own launcher starts it: in the pod, beside the ranks.
+
+    All that is known of it is what it writes into the run directory.
+    """
+
+    def __init__(self, layout: RunLayout) -> None:
+        self._layout = layout
+
+    def start(self, environ: Mapping[str, str]) -> tuple[int, ...]:
+        """The launcher's part. The file into which its output goes must be there before it is mounted."""
+        self._layout.collector_log.touch(mode=0o600)
+        return ()
+
+    def noticed(self) -> Notice | None:
+        """What the collector wrote."""
+        manifest = read_manifest(self._layout)
+        if manifest is None or manifest.noticed_ns is None:
+            return None
+        return Notice(by="collector", why=manifest.notice, noticed_ns=manifest.noticed_ns)
+
+    def is_complete(self, *, job_over: bool) -> bool:
+        """The collector's word. One that is done will bring nothing more."""
+        manifest = read_manifest(self._layout)
+        return (manifest is not None and manifest.complete) or self._exit_code() is not None
+
+    def finish(self, waiter: Waiter, deadline_s: float) -> str:
+        """The file `teardown` tells it to finish. One whose pod was deleted before that says nothing any more."""
+        code = waiter.until(self._exit_code, deadline_s=deadline_s)
+        if code is None:
+            return f"the collector did not say within {deadline_s:g} s that it is done: its pod may be gone"
+        return "" if code == 0 else f"the collector ended with {code}: see collector.log"
+
+    def _exit_code(self) -> int | None:
+        try:
+            return int(self._layout.collector_exit.read_text())
+        except (OSError, ValueError):
+            return None
+
+
 def make_road(plan: Plan, layout: RunLayout) -> Road:
     """The road that the scenario names."""
+    if plan.scenario.recorder.trigger is Trigger.COLLECTOR and plan.scenario.job.launcher is LauncherName.KUBERNETES:
+        return SidecarRoad(layout)
     if plan.scenario.recorder.trigger is Trigger.COLLECTOR:
         return CollectorRoad(plan, layout)
     return NativeRoad(plan, layout)
