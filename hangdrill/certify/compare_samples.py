@@ -1,0 +1,204 @@
+"""The rule by which two stacks are called different.
+
+Both stacks are measured in pairs, one run of each, in changing order (AB BA AB ...), so that a slow drift of the
+machine meets both alike. The rule looks at what happens within the pairs and at nothing else:
+
+1. The estimate is the median of the pairs' ratios candidate/baseline, and that of their differences.
+2. Its interval is exact, by order statistics, at `confidence` (99 %): with 8 pairs it goes from the smallest ratio to
+   the largest, with 12 one stray pair on each side is outside, with 15 two, with 20 three.
+3. Worse: the interval excludes "no difference" *and* the estimate is beyond every limit that is set. Better: the same
+   in the other direction. Not worse: the interval ends below a limit that is set. Else undecided: the runs differ too
+   much among themselves for this many pairs, and the result says about how many would do.
+4. Fewer than 8 pairs are always undecided at 99 %: 8 of 8 point one way by chance once in 128, 7 of 7 once in 64.
+
+A limit is a ratio (0.10: ten percent), an absolute amount in the unit of the samples, or both; with both, a difference
+must be beyond both. A time has a ratio, and a floor below which nobody cares; memory has an absolute limit alone, for
+200 MB are 200 MB also beside 60 GB.
+
+Equal stacks are called worse in at most one of 200 lines, whatever the noise, and much less often where runs of one
+stack differ by less than the limit. What is found was simulated, with heavy tails and drift (docs/different.md): of 100
+slowdowns of 20 %, against a limit of 10 %, 16 pairs find 95 where runs differ by 2 to 5 %, 36 pairs 97 where they
+differ by 10 %, 60 pairs 77 where they differ by 20 %. Where more are wanted, longer runs are cheaper than more pairs.
+It is blind to what is rarer than the middle: a stack that is slow once in five runs is not worse by this rule.
+"""
+
+import math
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+
+from hangdrill.certify.middle import Middle, middle_of, pairs_for
+
+__all__ = ["Comparison", "Limit", "Outcome", "Rule", "compare"]
+
+DEFAULT_RATIO = 0.10
+MOST_TIMES = 100
+"""Beyond that many times the pairs it is said that this many would be needed: do something else."""
+LARGEST_LOG = 700.0
+
+
+class Outcome(Enum):
+    """What a comparison came to, seen from the candidate."""
+
+    WORSE = "worse"
+    BETTER = "better"
+    NOT_WORSE = "not-worse"
+    UNDECIDED = "undecided"
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a difference counts. ratio: 0.10 is ten percent; absolute: in the unit of the samples."""
+
+    ratio: float | None = DEFAULT_RATIO
+    absolute: float | None = None
+    higher_is_better: bool = False
+    """Of a rate; of times and sizes lower is better."""
+
+    @property
+    def log_ratio(self) -> float | None:
+        """The ratio on the scale on which up and down are alike."""
+        return math.log1p(self.ratio) if self.ratio is not None else None
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """How sure to be."""
+
+    confidence: float = 0.99
+    min_pairs: int = 8
+
+    @property
+    def pairs(self) -> int:
+        """The fewest pairs that are judged."""
+        return max(self.min_pairs, pairs_for(self.confidence))
+
+    def sentence(self, limit: Limit, unit: str = "") -> str:
+        """The rule in one sentence, for the receipt. unit: of the samples."""
+        amounts = [f"{100 * limit.ratio:.3g} %"] if limit.ratio is not None else []
+        amounts += [f"{limit.absolute:g} {unit}".rstrip()] if limit.absolute is not None else []
+        return (
+            f"worse: the median of at least {self.pairs} alternating pairs is more than {' and '.join(amounts)} "
+            f"{'lower' if limit.higher_is_better else 'higher'}, and its exact {100 * self.confidence:.4g} % interval "
+            "excludes no difference"
+        )
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """ratio and interval: candidate/baseline, None where they are not finite. change and change_interval: candidate -
+    baseline, in the samples' unit. pairs_wanted: of an undecided one, about how many pairs would decide it."""
+
+    outcome: Outcome
+    pairs: int
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    change: float | None = None
+    change_interval: tuple[float, float] | None = None
+    pairs_wanted: int | None = None
+    why: str = ""
+
+
+def compare(baseline: Sequence[float], candidate: Sequence[float], *, limit: Limit, rule: Rule) -> Comparison:
+    """Judge pairs: baseline[i] and candidate[i] were measured one right after the other.
+
+    ValueError when there is no limit, the lengths differ, or a sample is negative or no number.
+    """
+    _check(baseline, candidate, limit)
+    both, pairs = list(zip(baseline, candidate, strict=True)), len(baseline)
+    ratio = middle_of([_log_ratio(old, new) for old, new in both], rule.confidence)
+    change = middle_of([new - old for old, new in both], rule.confidence)
+    if pairs < rule.pairs or ratio is None or change is None:
+        why = f"{pairs} of the {rule.pairs} pairs that a confidence of {rule.confidence:.4g} needs"
+        return Comparison(outcome=Outcome.UNDECIDED, pairs=pairs, pairs_wanted=rule.pairs, why=why)
+    sides = [
+        _Side.of(middle, amount, higher_is_better=limit.higher_is_better)
+        for middle, amount in ((ratio, limit.log_ratio), (change, limit.absolute))
+        if amount is not None
+    ]
+    outcome = _decide(sides)
+    undecided = outcome is Outcome.UNDECIDED
+    return Comparison(
+        outcome=outcome,
+        pairs=pairs,
+        ratio=_finite(_exp(ratio.estimate)),
+        interval=_finite_pair(_exp(ratio.low), _exp(ratio.high)),
+        change=_finite(change.estimate),
+        change_interval=(change.low, change.high),
+        pairs_wanted=min(side.pairs_wanted(pairs) for side in sides) if undecided else None,
+        why=f"the runs differ too much among themselves for {pairs} pairs" if undecided else "",
+    )
+
+
+class _Side(msgspec.Struct, frozen=True):
+    """An estimate with its interval, against one limit; positive is worse."""
+
+    estimate: float
+    low: float
+    high: float
+    limit: float
+
+    @classmethod
+    def of(cls, middle: Middle, limit: float, *, higher_is_better: bool) -> "_Side":
+        """Turned so that more is worse."""
+        if higher_is_better:
+            return cls(-middle.estimate, -middle.high, -middle.low, limit)
+        return cls(middle.estimate, middle.low, middle.high, limit)
+
+    @property
+    def worse(self) -> bool:
+        return self.low > 0 and self.estimate > self.limit
+
+    @property
+    def better(self) -> bool:
+        return self.high < 0 and self.estimate < -self.limit
+
+    @property
+    def not_worse(self) -> bool:
+        return self.high <= self.limit
+
+    def pairs_wanted(self, pairs: int) -> int:
+        """An interval shrinks with the root of the pairs: until it clears the limit or, beyond the limit, zero."""
+        reach = self.estimate if self.estimate > self.limit else self.limit - self.estimate
+        half = max(self.high - self.estimate, self.estimate - self.low)
+        if not math.isfinite(half) or reach * MOST_TIMES**0.5 <= half:
+            return MOST_TIMES * pairs
+        return max(pairs + 1, math.ceil(pairs * (half / reach) ** 2))
+
+
+def _decide(sides: Sequence[_Side]) -> Outcome:
+    """A difference must be beyond every limit; it is small when it stays below any of them."""
+    if all(side.worse for side in sides):
+        return Outcome.WORSE
+    if all(side.better for side in sides):
+        return Outcome.BETTER
+    if any(side.not_worse for side in sides):
+        return Outcome.NOT_WORSE
+    return Outcome.UNDECIDED
+
+
+def _log_ratio(old: float, new: float) -> float:
+    """From nothing to something is an endless ratio; nothing beside nothing is none."""
+    if old == new:
+        return 0.0
+    return math.log(new / old) if old and new else math.copysign(math.inf, new - old)
+
+
+def _exp(logarithm: float) -> float:
+    return math.exp(logarithm) if logarithm < LARGEST_LOG else math.inf
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _finite_pair(low: float, high: float) -> tuple[float, float] | None:
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def _check(baseline: Sequence[float], candidate: Sequence[float], limit: Limit) -> None:
+    if limit.ratio is None and limit.absolute is None:
+        raise ValueError("a limit needs a ratio, an absolute amount, or both")
+    if len(baseline) != len(candidate):
+        raise ValueError(f"{len(baseline)} samples of the baseline and {len(candidate)} of the candidate are no pairs")
+    for sample in (*baseline, *candidate):
+        if not math.isfinite(sample) or sample < 0:
+            raise ValueError(f"a sample must be a number from 0 on, got {sample}")
