@@ -92,8 +92,8 @@ class WorkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     steps: int = 20
     timeout_s: float = 10.0
     """Of the process group, in the drills."""
-    pairs: int = 5
-    """How many runs of each stack, alternating."""
+    pairs: int = 12
+    """How many runs of each stack, alternating; fewer than 8 decide nothing (docs/different.md)."""
     script: str | None = None
     """The user's own training script, for ring and canary cells that take one; else built-in workloads."""
     args: tuple[str, ...] = ()
