@@ -8,7 +8,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from hangdrill.model.run import AgentFacts, FaultReport, RankExit
+from hangdrill.collector.clocks import ahead_of_this_clock_ns
+from hangdrill.model.run import AgentFacts, FaultReport, RankClock, RankExit
 
 __all__ = ["ControlReader", "OpsRecord", "RankAttempt", "SlotCount", "read_ops"]
 
@@ -92,6 +93,15 @@ class ControlReader:
         """All announced ends."""
         exits = ((key, _decode(path, RankExit)) for key, path in self._files("exit.json"))
         return {key: found for key, found in exits if found is not None}
+
+    def clocks(self) -> tuple[RankClock, ...]:
+        """By how much each rank's clock is ahead of this process's."""
+        found = []
+        for key, path in self._files("facts.json"):
+            ahead_ns = ahead_of_this_clock_ns(path)
+            if ahead_ns is not None:
+                found.append(RankClock(rank=key.rank, attempt=key.attempt, ahead_ns=ahead_ns))
+        return tuple(found)
 
     def freeze_counts(self) -> None:
         """Copy each ops file beside itself: the counts when the evidence was complete, before anything is released."""

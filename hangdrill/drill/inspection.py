@@ -9,13 +9,15 @@ from pathlib import Path
 import msgspec
 
 from hangdrill.drill.layout import RunLayout, write_json
+from hangdrill.drill.places import look_at_place
 from hangdrill.drill.plan import Plan
 from hangdrill.drill.supervise import Supervisor
-from hangdrill.model.run import ArtifactKind, FileFacts, Leftover, Manifest
+from hangdrill.model.run import ArtifactKind, FileFacts, Leftover, Manifest, MemoryFacts, PlaceFacts, RankClock
 
-__all__ = ["COLLECTED", "Inspection", "Inspector", "leftover_files", "sweep_sockets"]
+__all__ = ["BEFORE", "COLLECTED", "RUNNING", "Inspection", "Inspector", "leftover_files", "sweep_sockets"]
 
-COLLECTED = "collected"
+BEFORE, COLLECTED, RUNNING = "before", "collected", "running"
+"""Inspections: before the job is started, while its fault is in place, and when the evidence is in."""
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +25,9 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
     files: tuple[FileFacts, ...] = ()
     leftovers: tuple[Leftover, ...] | None = None
+    places: tuple[PlaceFacts, ...] = ()
+    clocks: tuple[RankClock, ...] = ()
+    memory: MemoryFacts | None = None
 
 
 class Inspector:
@@ -38,9 +43,27 @@ class Inspector:
     def look_at_files(self, when: str, manifest: Manifest | None) -> int:
         """Record every artifact and every native path of an expected rank; how many exist."""
         found = tuple(_facts(facts, place) for facts, place in self._subjects(when, manifest))
-        self._inspection = msgspec.structs.replace(self._inspection, files=self._inspection.files + found)
-        write_json(self._layout.inspection, self._inspection)
+        if when == BEFORE:  # the job's own files cannot be there yet; those of an earlier one can
+            found = tuple(facts for facts in found if facts.exists)
+        self._add(files=self._inspection.files + found)
         return sum(facts.exists for facts in found)
+
+    def look_at_place(self, when: str, process: int | None) -> PlaceFacts:
+        """Record what the directory of native dumps is. process: one of the job's, if one lives."""
+        found = look_at_place(self._plan.dump_prefix, when=when, process=process, locate=self._locate)
+        self._add(places=(*self._inspection.places, found))
+        return found
+
+    def note_clocks(self, clocks: tuple[RankClock, ...]) -> None:
+        """Record the ranks' clocks; the first look at each counts."""
+        known = {(clock.rank, clock.attempt) for clock in self._inspection.clocks}
+        new = tuple(clock for clock in clocks if (clock.rank, clock.attempt) not in known)
+        if new:
+            self._add(clocks=self._inspection.clocks + new)
+
+    def note_memory(self, memory: MemoryFacts) -> None:
+        """Record what became of a container at its memory limit."""
+        self._add(memory=memory)
 
     def look_for_leftovers(self, supervisor: Supervisor, of_job: tuple[Leftover, ...] = ()) -> tuple[Leftover, ...]:
         """Record what is still there of the drill: processes, sockets, FIFOs, hold files, and what the job names."""
@@ -50,9 +73,12 @@ class Inspector:
             *leftover_files(self._layout),
             *of_job,
         )
-        self._inspection = msgspec.structs.replace(self._inspection, leftovers=leftovers)
-        write_json(self._layout.inspection, self._inspection)
+        self._add(leftovers=leftovers)
         return leftovers
+
+    def _add(self, **changes: object) -> None:
+        self._inspection = msgspec.structs.replace(self._inspection, **changes)
+        write_json(self._layout.inspection, self._inspection)
 
     def _subjects(self, when: str, manifest: Manifest | None) -> Iterable[tuple[FileFacts, Path | None]]:
         """What is looked for, under the name that the job gave it, and where this host may have it."""

@@ -3,6 +3,7 @@
 import time
 
 from hangdrill.drill.fault import FaultState
+from hangdrill.drill.inspection import RUNNING
 from hangdrill.drill.plan import is_healthy, stall_after_s
 from hangdrill.drill.roads import Notice
 from hangdrill.drill.session import Session
@@ -55,6 +56,7 @@ def confirm(session: Session) -> bool:
         why = ""  # reported between the two looks
     if why == "":
         fault.confirm(session.control.faults())
+        session.look_around(RUNNING)
         targets = session.plan.scenario.fault.targets
         session.tell("confirmed", "fault-confirmed", {"ranks": targets}, _ranks_text(targets))
         return True

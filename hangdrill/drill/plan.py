@@ -22,6 +22,7 @@ from hangdrill.launchers.box import find_mounted, mounted_volumes
 from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.model.errors import UsageError
 from hangdrill.model.scenario import FaultKind, Job, LauncherName, Scenario, Trigger, Volume
+from hangdrill.model.sizes import parse_size
 
 __all__ = [
     "Deadlines",
@@ -30,6 +31,7 @@ __all__ = [
     "is_healthy",
     "launch_request",
     "launcher_for",
+    "makes_dump_dir",
     "missing_launcher",
     "new_run_id",
     "plan_drill",
@@ -38,6 +40,7 @@ __all__ = [
 
 STALL_PART_WITH_A_FAULT, STALL_PART = 0.6, 0.8
 """Of the group's timeout. A confirmed fault may be looked at early; a negative control is watched as a real job is."""
+PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _OF_OUTER_JOBS = ("TORCHELASTIC_", "PET_")
 _OF_RANKS = {
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
@@ -153,6 +156,12 @@ def dump_place(plan: Plan, path: str) -> Path | None:
     return find_mounted(mounted_volumes(_volumes(plan.scenario.job), plan.run_dir), path)
 
 
+def makes_dump_dir(scenario: Scenario) -> bool:
+    """Whether hangdrill makes the directory of native dumps. Not where the scenario sets torch's own variable: then it
+    is as it would be for a job without hangdrill, and torch makes none."""
+    return not any(variable in scenario.job.env for variable in PREFIX_VARIABLES)
+
+
 def launch_request(plan: Plan, environ: Mapping[str, str]) -> LaunchRequest:
     """What the launcher needs; the job gets the caller's environment without the traces of an outer job."""
     job = plan.scenario.job
@@ -171,10 +180,11 @@ def launch_request(plan: Plan, environ: Mapping[str, str]) -> LaunchRequest:
         cwd=plan.cwd,
         log_path=str(RunLayout(Path(plan.run_dir)).job_log),
         run_dir=plan.run_dir,
-        dump_dir=str(Path(plan.dump_prefix).parent),
+        dump_dir=str(Path(plan.dump_prefix).parent) if makes_dump_dir(plan.scenario) else "",
         volumes=_volumes(job),
         set_environ=plan.environment,
         collector=plan.collector_command if job.launcher is LauncherName.KUBERNETES else (),
+        memory_bytes=None if job.memory is None else parse_size(job.memory),
     )
 
 
@@ -222,7 +232,7 @@ def _environment(
 
 def _dump_prefix(scenario: Scenario, layout: RunLayout) -> str:
     """Where torch writes rank r's dump is this plus r."""
-    for variable in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"):
+    for variable in PREFIX_VARIABLES:
         if variable in scenario.job.env:
             return scenario.job.env[variable]
     directory = layout.native if scenario.recorder.dump_to is None else Path(scenario.recorder.dump_to).absolute()

@@ -34,6 +34,7 @@ from hangdrill.drill.plan import (
     is_healthy,
     launch_request,
     launcher_for,
+    makes_dump_dir,
     new_run_id,
     plan_drill,
 )  # fmt: skip
@@ -169,7 +170,7 @@ def _prepare(plan: Plan, run_dir: Path) -> RunLayout:
         if Path(volume.source).is_relative_to(layout.root):
             make_directory(Path(volume.source))
     dumps = dump_place(plan, str(Path(plan.dump_prefix).parent))
-    if dumps is not None:  # else it is the container's own: its launcher makes it
+    if dumps is not None and makes_dump_dir(plan.scenario):  # in the container's own layer its launcher makes it
         make_directory(dumps)
     prepare_agent_path(layout.agent_path)
     return layout

@@ -18,6 +18,7 @@ from hangdrill.model.scenario import (
     Volume,
     WorkloadName,
 )
+from hangdrill.model.sizes import parse_size
 
 __all__ = ["OPERATIONS", "mistakes", "warnings"]
 
@@ -34,6 +35,8 @@ MAX_TIMEOUT_S = 3600.0
 MAX_STEPS = 1_000_000
 MAX_RESTARTS = 10
 MAX_BUFFER = 1_000_000
+LEAST_MEMORY_OF_A_PROCESS = 256 << 20
+"""torch for CPU takes some 220 MiB of a process, before it does anything."""
 STALL_FRACTION = 0.8
 """The collector calls a hang at this part of the timeout; a slow rank must stay below it."""
 
@@ -104,6 +107,28 @@ def _volumes(scenario: Scenario) -> Iterator[Problem]:
             yield Problem("job.volumes", f'"{text}": {error}', 'for instance "dumps:/mnt/dumps"')
     if twice := sorted({target for target in targets if targets.count(target) > 1}):
         yield Problem("job.volumes", f"two volumes have the target {twice[0]}", "give each its own")
+
+
+def _memory(scenario: Scenario) -> Iterator[Problem]:
+    """A container's limit; and oom-kill, which drives a container over it."""
+    job = scenario.job
+    needs_limit = Teardown.OOM_KILL in scenario.expect.survives and job.launcher in TEARDOWNS_OF[Teardown.OOM_KILL]
+    if job.memory is None:
+        if needs_limit:
+            yield Problem("expect.survives", "oom-kill needs a container with a memory limit", 'set job.memory = "2g"')
+        return
+    if job.launcher is not LauncherName.CONTAINER:
+        what = f"{job.launcher.value} sets no memory limit"
+        yield Problem("job.memory", what, 'use launcher = "container", or leave it out')
+    try:
+        limit_bytes = parse_size(job.memory)
+    except ValueError as error:
+        yield Problem("job.memory", str(error), 'for instance "2g"')
+        return
+    least_bytes = LEAST_MEMORY_OF_A_PROCESS * (job.nproc_per_node + 1)
+    if limit_bytes < least_bytes:
+        what = f"{job.memory} is less than {job.nproc_per_node} ranks and torchrun need to import torch"
+        yield Problem("job.memory", what, f'use "{-(-least_bytes >> 20)}m" or more')
 
 
 def _world(scenario: Scenario) -> Iterator[Problem]:
@@ -263,6 +288,6 @@ def _between(
 
 
 RULES: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
-    _job, _volumes, _world, _fault_kind, _fault_ranks, _fault_place, _fault_at, _fault_before, _fault_delay, _recorder,
-    _expect_ranks, _expect_within, _expect_survives,
+    _job, _volumes, _memory, _world, _fault_kind, _fault_ranks, _fault_place, _fault_at, _fault_before, _fault_delay,
+    _recorder, _expect_ranks, _expect_within, _expect_survives,
 )  # fmt: skip

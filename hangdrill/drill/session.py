@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hangdrill.drill.control import ControlReader
 from hangdrill.drill.fault import PlacedFault
-from hangdrill.drill.inspection import COLLECTED, Inspector, sweep_sockets
+from hangdrill.drill.inspection import BEFORE, COLLECTED, Inspector, sweep_sockets
 from hangdrill.drill.layout import Journal, RunLayout
 from hangdrill.drill.observe import RankObserver
 from hangdrill.drill.plan import Plan, dump_place, launch_request
@@ -63,6 +63,7 @@ class Session:
 
     def launch(self, environ: Mapping[str, str]) -> tuple[int, ...]:
         """Start the road and then the job, so that no rank lives unwatched; the pids of both."""
+        self.inspector.look_at_files(BEFORE, None)
         collector_pids = self.road.start(environ)
         self.supervisor.spare(collector_pids)
         self.job = self.launcher.start(launch_request(self.plan, environ))
@@ -101,8 +102,15 @@ class Session:
         """Look at every artifact."""
         if when == COLLECTED:
             self.control.freeze_counts()
+            self.look_around(COLLECTED)
         files = self.inspector.look_at_files(when, read_manifest(self.layout))
         self.journal.write("inspected", {"when": when, "files": files})
+
+    def look_around(self, when: str) -> None:
+        """Record where torch's dumps go, as the job sees it, and by how much its clocks differ from ours."""
+        living = [process.id.pid for process in self.supervisor.processes()]
+        self.inspector.look_at_place(when, max(living, default=None))  # the youngest: a rank, not what started it
+        self.inspector.note_clocks(self.control.clocks())
 
     def locate(self, path: str) -> Path | None:
         """Where this host finds what the job calls `path`; None when it is gone, or out of reach."""

@@ -65,6 +65,9 @@ def load_run(run_dir: Path) -> RecordedRun:
         stacks=_stacks_by_rank(layout.evidence, artifacts),
         job_exit_code=_exit_code(journal),
         leftovers=inspection.leftovers,
+        places=tuple(msgspec.structs.replace(one, path=_moved(one.path, plan, layout)) for one in inspection.places),
+        clocks=inspection.clocks,
+        memory=inspection.memory,
     )
 
 

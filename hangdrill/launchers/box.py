@@ -16,7 +16,7 @@ from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.model.errors import MachineError
 from hangdrill.model.scenario import Volume
 
-__all__ = ["Box", "Mount", "box_of", "check_volumes", "find_mounted", "mounted_volumes"]
+__all__ = ["Box", "Memory", "Mount", "box_of", "check_volumes", "find_mounted", "mounted_volumes"]
 
 _PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
@@ -36,10 +36,19 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     writable: bool = False
 
 
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """A tmpfs of the container. size_bytes None: as large as the system makes it."""
+
+    target: str
+    size_bytes: int | None = None
+
+
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """mounts: parents before children. links: (path, what it points to). own_dirs: in the container's own layer."""
+    """mounts: parents before children. memory: each a tmpfs. links: (path, what it points to). own_dirs: in the
+    container's own layer."""
 
     mounts: tuple[Mount, ...]
+    memory: tuple[Memory, ...] = ()
     links: tuple[tuple[str, str], ...]
     own_dirs: tuple[str, ...]
     devices: tuple[str, ...]
@@ -58,7 +67,10 @@ def box_of(request: LaunchRequest) -> Box:
     mounts |= {mount.target: mount for mount in mounted_volumes(request.volumes, request.run_dir)}
     wanted = ("/tmp", "/var/tmp", request.environ.get("HOME", ""), request.environ.get("TMPDIR", ""), request.dump_dir)
     own = {path for path in wanted if path.startswith("/") and find_mounted(mounts.values(), path) is None}
+    memory = tuple(Memory(target=each.target, size_bytes=each.size_bytes) for each in request.volumes if each.in_memory)
+    own -= {each.target for each in memory}
     return Box(
+        memory=memory,
         mounts=_without_doubles(mounts.values()),
         links=links,
         own_dirs=tuple(sorted(own | {request.cwd})),
@@ -67,7 +79,7 @@ def box_of(request: LaunchRequest) -> Box:
 
 
 def mounted_volumes(volumes: Iterable[Volume], run_dir: str) -> tuple[Mount, ...]:
-    """A named volume lies in the run directory."""
+    """A named volume lies in the run directory; one in memory is no place of this host."""
     return tuple(
         Mount(
             source=volume.source if volume.source.startswith("/") else f"{run_dir}/{VOLUMES}/{volume.source}",
@@ -75,6 +87,7 @@ def mounted_volumes(volumes: Iterable[Volume], run_dir: str) -> tuple[Mount, ...
             writable=not volume.read_only,
         )
         for volume in volumes
+        if not volume.in_memory
     )
 
 

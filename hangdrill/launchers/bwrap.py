@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from hangdrill.launchers.box import Box, box_of, check_volumes, find_mounted
+from hangdrill.launchers.memory import MemoryHandles
 from hangdrill.launchers.process import LocalJob, start_local
 from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
@@ -67,6 +68,7 @@ class BwrapJob:
     def __init__(self, local: LocalJob, box: Box) -> None:
         self._local = local
         self._box = box
+        self._memory = MemoryHandles(box.memory)
         self._root: int | None = None
 
     def poll(self) -> int | None:
@@ -81,6 +83,7 @@ class BwrapJob:
     def close(self) -> None:
         """The job is over, and its layer goes with it."""
         self._local.close()
+        self._memory.close()
         if self._root is not None:
             os.close(self._root)
             self._root = None
@@ -98,13 +101,16 @@ class BwrapJob:
             self.remove()
 
     def locate(self, path: str) -> Path | None:
-        """A mount, or the own layer as long as it is there."""
-        mounted = find_mounted(self._box.mounts, path)
+        """A mount, or the own layer and its memory as long as they are there."""
+        mounted = None if self._memory.holds(path) else find_mounted(self._box.mounts, path)
         if mounted is not None:
             return mounted
         if self._root is None:
             self._root = next(filter(None, map(_open_root, self._inside()[1:])), None)
-        return None if self._root is None else Path(f"/proc/self/fd/{self._root}") / path.lstrip("/")
+        root = None if self._root is None else Path(f"/proc/self/fd/{self._root}")
+        if self._memory.holds(path):
+            return self._memory.find(path, root)
+        return None if root is None else root / path.lstrip("/")
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """A mount namespace cannot outlive its processes, and those are the supervisor's."""
@@ -150,6 +156,9 @@ def _arguments(box: Box, cwd: str) -> tuple[str, ...]:
     words += ["--perms", "1777", "--dir", "/tmp"]
     for mount in box.mounts:
         words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
+    for each in box.memory:
+        size = () if each.size_bytes is None else ("--size", str(each.size_bytes))
+        words += ["--perms", "0700", *size, "--tmpfs", each.target]
     for path in box.own_dirs:
         if path != "/tmp":
             words += ["--perms", "0700", "--dir", path]
@@ -158,7 +167,8 @@ def _arguments(box: Box, cwd: str) -> tuple[str, ...]:
 
 def _try(request: LaunchRequest) -> None:
     """The run directory is not there yet, so the trial does without what lies in it."""
-    box = box_of(msgspec.structs.replace(request, volumes=()))
+    in_memory = tuple(volume for volume in request.volumes if volume.in_memory)
+    box = box_of(msgspec.structs.replace(request, volumes=in_memory))
     mounts = tuple(mount for mount in box.mounts if not Path(mount.source).is_relative_to(request.run_dir))
     own = tuple(path for path in box.own_dirs if path != request.cwd)
     words = _arguments(msgspec.structs.replace(box, mounts=mounts, own_dirs=own), "/")
@@ -171,7 +181,9 @@ def _try(request: LaunchRequest) -> None:
         raise MachineError(
             f"bubblewrap cannot start the ranks' Python: {last_line}",
             where="job.launcher",
-            next_step="user namespaces may be forbidden: look at kernel.unprivileged_userns_clone, or at AppArmor",
+            next_step="a tmpfs with a size needs bubblewrap 0.7 or newer"
+            if "--size" in last_line
+            else "user namespaces may be forbidden: look at kernel.unprivileged_userns_clone, or at AppArmor",
         ) from error
 
 

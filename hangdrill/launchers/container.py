@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from hangdrill.launchers.box import Box, Mount, box_of, check_volumes, find_mounted
 from hangdrill.launchers.engine import ContainerOrder, Engine
+from hangdrill.launchers.memory import MemoryHandles
 from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import MachineError
@@ -55,6 +56,8 @@ class ContainerLauncher:
             user=f"{os.getuid()}:{os.getgid()}",
             mounts=tuple((mount.source, mount.target, not mount.writable) for mount in mounts),
             devices=tuple(f"{path}:{path}:rwm" for path in box.devices),
+            tmpfs=tuple((each.target, each.size_bytes) for each in box.memory),
+            memory_bytes=request.memory_bytes,
         )
         engine = Engine(request.environ)
         container = engine.start(order, root_archive(box))
@@ -73,6 +76,7 @@ class ContainerJob:
         self._container = container
         self._run_id = run_id
         self._box = box
+        self._memory = MemoryHandles(box.memory)
         state = engine.state(container)
         self._pid = state.pid if state is not None else 0
         self._upper_dir = state.upper_dir if state is not None else ""
@@ -96,7 +100,9 @@ class ContainerJob:
         return (self._pid,) if self._pid else ()
 
     def close(self) -> None:
-        """The ended container stays, with its layer, until it is removed."""
+        """The ended container stays, with its layer, until it is removed; its memory goes."""
+        if self.poll() is not None:
+            self._memory.close()
         if self._init is not None and self.poll() is not None:
             os.close(self._init)
             self._init = None
@@ -104,6 +110,7 @@ class ContainerJob:
     def remove(self) -> None:
         """kill and rm -f; the run's image too."""
         self._engine.remove(self._run_id)
+        self._memory.close()
         self.close()
 
     def undergo(self, teardown: Teardown) -> None:
@@ -113,12 +120,15 @@ class ContainerJob:
 
     def locate(self, path: str) -> Path | None:
         """A mount, or the own layer as the engine keeps it; else through the init's /proc, while it lives."""
+        root = f"/proc/{self._pid}/root" if self.poll() is None else ""
+        if self._memory.holds(path):
+            return self._memory.find(path, Path(root) if root else None)
         mounted = find_mounted(self._box.mounts, path)
         if mounted is not None:
             return mounted
-        for root in (self._upper_dir, f"/proc/{self._pid}/root" if self.poll() is None else ""):
-            if root and os.access(root, os.R_OK | os.X_OK):
-                return Path(root) / path.lstrip("/")
+        for place in (self._upper_dir, root):
+            if place and os.access(place, os.R_OK | os.X_OK):
+                return Path(place) / path.lstrip("/")
         return None
 
     def leftovers(self) -> tuple[Leftover, ...]:

@@ -40,6 +40,9 @@ class ContainerOrder(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     mounts: tuple[tuple[str, str, bool], ...]
     devices: tuple[str, ...] = ()
+    tmpfs: tuple[tuple[str, int | None], ...] = ()
+    """(target, size in bytes)."""
+    memory_bytes: int | None = None
 
 
 class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,7 +188,12 @@ def _start(client: "DockerClient", order: ContainerOrder) -> str:
         environment=order.environ,
         working_dir=order.cwd,
         user=order.user,
-        mounts=[Mount(target, source, type="bind", read_only=read_only) for source, target, read_only in order.mounts],
+        mounts=[
+            *(Mount(target, source, type="bind", read_only=read_only) for source, target, read_only in order.mounts),
+            *(Mount(path, None, type="tmpfs", tmpfs_size=size, tmpfs_mode=0o1777) for path, size in order.tmpfs),
+        ],
+        mem_limit=order.memory_bytes,
+        memswap_limit=order.memory_bytes,
         devices=list(order.devices),
         network_mode="host",
         shm_size="1g",

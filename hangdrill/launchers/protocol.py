@@ -42,6 +42,8 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The part of `environ` that the drill itself sets: all that a job elsewhere needs of it."""
     collector: tuple[str, ...] = ()
     """For a launcher that starts the collector beside the ranks: its command; () where torch is left alone."""
+    memory_bytes: int | None = None
+    """The limit of a container that has one."""
 
 
 class LaunchedJob(Protocol):

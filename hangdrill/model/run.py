@@ -27,9 +27,10 @@ __all__ = [
     "JournalEvent",
     "Leftover",
     "Manifest",
-    "NodeFault",
-    "NodeStatus",
+    "MemoryFacts",
+    "PlaceFacts",
     "PullReason",
+    "RankClock",
     "RankExit",
     "RankPull",
     "RankState",
@@ -172,6 +173,9 @@ class AgentFacts(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 0
     groups: tuple[GroupCount, ...] = ()
     started_ns: int = 0
+    """As every time of a rank, by the rank's own clock, which may differ from the controller's: see RankClock."""
+    written_ns: int = 0
+    """When this was written, by the same clock."""
 
 
 class FaultReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,6 +215,48 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     mode: int = 0
     mtime_ns: int = 0
     sha256: str = ""
+
+
+class PlaceFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The directory of native dumps at one inspection ("running", "collected"), as the job sees it: through the root of
+    one of its processes while one lives, else where this host finds it. None: could not be seen, never "no"."""
+
+    when: str
+    path: str
+    """As the job names it."""
+    exists: bool | None = None
+    is_directory: bool | None = None
+    writable: bool | None = None
+    """By the job's user; None when only this host's view was to be had."""
+    read_only: bool | None = None
+    """The mount, whatever the rights of the directory are."""
+    file_system: str = ""
+    mount_point: str = ""
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+    names: tuple[str, ...] = ()
+    """Files there that bear the prefix, the first of them."""
+
+
+class RankClock(msgspec.Struct, frozen=True, kw_only=True):
+    """By how much a rank's clock was ahead of the controller's: its own time in its facts file, against the file's."""
+
+    rank: int
+    attempt: int = 0
+    ahead_ns: int
+
+
+class MemoryFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a container at its memory limit: an oom-kill is proven by the kernel's count, or the engine."""
+
+    limit_bytes: int | None = None
+    kills: int | None = None
+    """By the OOM killer, as the kernel counted them for the container; None when that could not be read."""
+    killed_ranks: tuple[int, ...] = ()
+    oom_killed: bool | None = None
+    """The engine's flag."""
+    exit_code: int | None = None
+    container_over: bool = False
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,6 +335,10 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     job_exit_code: int | None = None
     leftovers: tuple[Leftover, ...] | None = None
     """None when nobody looked."""
+    places: tuple[PlaceFacts, ...] = ()
+    clocks: tuple[RankClock, ...] = ()
+    memory: MemoryFacts | None = None
+    """Of the teardown oom-kill."""
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):

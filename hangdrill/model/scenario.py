@@ -11,6 +11,7 @@ import msgspec
 
 from hangdrill.model.diagnosis import HangKind
 from hangdrill.model.kubernetes import Kubernetes
+from hangdrill.model.sizes import parse_size
 
 __all__ = [
     "CONTAINED",
@@ -98,27 +99,44 @@ class Teardown(Enum):
     HOST_LOSS = "host-loss"
 
 
+TMPFS = "tmpfs"
+"""The source of a volume in memory."""
+
+
 class Volume(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of this host that a container sees. source: an absolute path, or a name for one in the run directory."""
+    """A place that a container sees. source: an absolute path of this host, a name for a directory in the run
+    directory, or "tmpfs": memory of the container, which goes with it; size_bytes is its limit."""
 
     source: str
     target: str
     read_only: bool = False
+    size_bytes: int | None = None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether it is a tmpfs of the container."""
+        return self.source == TMPFS
 
     @classmethod
     def parse(cls, text: str) -> "Volume":
-        """ "SOURCE:TARGET" or "SOURCE:TARGET:ro". ValueError with the reason when it is neither."""
+        """ "SOURCE:TARGET[:ro]" or "tmpfs:TARGET[:size=64k]". ValueError with the reason when it is neither."""
         source, _, rest = text.partition(":")
         target, _, option = rest.partition(":")
         if not source or not target:
             raise ValueError("it must be SOURCE:TARGET")
-        if option not in ("", "ro", "rw"):
+        word, _, size = option.partition("=")
+        if word == "size" and source != TMPFS:
+            raise ValueError("only a tmpfs has a size")
+        if word == "size":
+            option = ""
+        elif option not in ("", "ro", "rw"):
             raise ValueError(f'unknown option "{option}"')
         if not target.startswith("/") or not target.strip("/") or {".", ".."} & set(target.split("/")):
             raise ValueError(f"the target must be an absolute path below /, got {target}")
         if not source.startswith("/") and ("/" in source or source.startswith(".")):
             raise ValueError(f"the source must be an absolute path or a plain name, got {source}")
-        return cls(source=source, target=target.rstrip("/"), read_only=option == "ro")
+        size_bytes = parse_size(size) if word == "size" else None
+        return cls(source=source, target=target.rstrip("/"), read_only=option == "ro", size_bytes=size_bytes)
 
 
 def _parse(text: str) -> Volume | None:
@@ -162,6 +180,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     env: dict[str, str] = msgspec.field(default_factory=dict)
     volumes: tuple[str, ...] = ()
     """For a job in a container: "SOURCE:TARGET[:ro]", see Volume."""
+    memory: str | None = None
+    """The container's limit, such as "2g"; past it the kernel's OOM killer ends its processes."""
     kubernetes: Kubernetes = msgspec.field(default_factory=Kubernetes)
     """For launcher = "kubernetes"."""
 
@@ -184,7 +204,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     def is_on_a_volume(self, path: str) -> bool:
         """Whether a path outlives the job's container, if it is no part of the run directory."""
-        return self.volume_of(path) is not None
+        volume = self.volume_of(path)
+        return volume is not None and not volume.in_memory
 
     @property
     def world_size(self) -> int:

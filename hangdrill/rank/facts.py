@@ -42,6 +42,7 @@ class Facts:
         backend_class = default.backend_class if default else ""
         return {
             **self._fixed,
+            "written_ns": time.time_ns(),
             "nccl_loaded": _nccl_version() if "NCCL" in backend_class else None,
             "backend_requested": self.backend_requested,
             "backend_class": backend_class,
