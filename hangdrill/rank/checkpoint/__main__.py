@@ -1,29 +1,29 @@
-"""`torchrun ... -m hangdrill.rank.checkpoint save|restore --notes DIRECTORY NAME=DIRECTORY ...`
+"""`torchrun ... -m hangdrill.rank.checkpoint save|restore|read --notes DIRECTORY NAME=DIRECTORY ...`
 
-NAME is LAYOUT-MODE (plain-sync, plain-async, fsdp2-sync, fsdp2-async); DIRECTORY is the checkpoint's. One after another;
-each leaves a note a rank, NOTES/NAME.rank<r>.json, also when it failed. After a failure the program ends with 1, so that
-the next checkpoint is tried in a fresh process. A step that takes longer than --limit-s ends the process, and leaves
-where it was in NOTES/NAME.rank<r>.stacks.
+NAME is LAYOUT-MODE (plain-sync, plain-async, fsdp2-sync, fsdp2-async); DIRECTORY is the checkpoint's. `read` takes any
+checkpoint, under any name, in one rank. One after another; each leaves a note a rank, NOTES/NAME.rank<r>.json, also when
+it failed. After a failure the program ends with 1, so that the next checkpoint is tried in a fresh process. A step that
+takes longer than --limit-s ends the process, and leaves where it was in NOTES/NAME.rank<r>.stacks.
 """
 
 import argparse
 import faulthandler
 import os
-import sys
 import time
 import traceback
 from collections.abc import Callable
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
 from hangdrill.rank.accelerator import bind, device_of
 from hangdrill.rank.checkpoint.notes import contents_of, write_note
+from hangdrill.rank.checkpoint.reading import read
 from hangdrill.rank.checkpoint.states import LAYOUTS, Training
 
 MODES = ("sync", "async")
@@ -35,21 +35,20 @@ FAILED = 1
 def main() -> None:
     """Save or restore what the command line names."""
     options = _options()
+    act = {"save": save, "restore": restore, "read": _read}[options.action]
     device = device_of(options.backend, int(os.environ.get("LOCAL_RANK", "0")))
     bind(device)
     backend = options.backend if device.type == "cpu" else f"cpu:gloo,{device.type}:{options.backend}"
     dist.init_process_group(backend, timeout=timedelta(seconds=options.limit_s))
-    act = save if options.action == "save" else restore
     for name, directory in options.checkpoints:
-        layout, mode = name.split("-")
-        if not _noted(options, name, lambda: act(layout, mode, directory, device)):
-            sys.stdout.flush()
+        if not _noted(options, name, partial(act, name, directory, device)):
             os._exit(FAILED)  # the other ranks may be inside a collective: nothing is waited for
     dist.destroy_process_group()
 
 
-def save(layout: str, mode: str, directory: Path, device: Any) -> dict[str, Any]:
+def save(name: str, directory: Path, device: Any) -> dict[str, Any]:
     """Train, note the state, save it. An asynchronous save goes on while the next step changes the parameters."""
+    layout, mode = name.split("-")
     training = Training(layout, device, seed=SAVED_SEED, steps=SAVED_STEPS)
     state = training.state()
     contents = contents_of(state)
@@ -63,13 +62,18 @@ def save(layout: str, mode: str, directory: Path, device: Any) -> dict[str, Any]
     return contents
 
 
-def restore(layout: str, mode: str, directory: Path, device: Any) -> dict[str, Any]:
+def restore(name: str, directory: Path, device: Any) -> dict[str, Any]:
     """Restore into a training that stands elsewhere in everything, and note what the model and optimizer hold then."""
+    layout, _ = name.split("-")
     training = Training(layout, device, seed=OTHER_SEED, steps=OTHER_STEPS)
     state = training.state()
     dcp.load(state, checkpoint_id=directory)
     training.take(state)
     return contents_of(training.state())
+
+
+def _read(name: str, directory: Path, device: Any) -> dict[str, Any]:
+    return read(directory)
 
 
 def _noted(options: argparse.Namespace, name: str, act: Callable[[], dict[str, Any]]) -> bool:
@@ -113,18 +117,23 @@ def _about_error(error: BaseException) -> dict[str, str]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="hangdrill.rank.checkpoint")
-    parser.add_argument("action", choices=("save", "restore"))
-    parser.add_argument("checkpoints", nargs="+", type=_checkpoint, metavar="LAYOUT-MODE=DIRECTORY")
+    parser.add_argument("action", choices=("save", "restore", "read"))
+    parser.add_argument("checkpoints", nargs="+", type=_checkpoint, metavar="NAME=DIRECTORY")
     parser.add_argument("--notes", type=Path, required=True)
     parser.add_argument("--backend", default="gloo")
     parser.add_argument("--limit-s", type=float, default=60.0)
-    return parser.parse_args()
+    options = parser.parse_args()
+    known = {f"{layout}-{mode}" for layout in LAYOUTS for mode in MODES}
+    for name, _ in options.checkpoints:
+        if options.action != "read" and name not in known:
+            parser.error(f"there is no {name!r}; there are {', '.join(sorted(known))}")
+    return options
 
 
 def _checkpoint(text: str) -> tuple[str, Path]:
-    name, is_given, directory = text.partition("=")
-    if not is_given or name not in {f"{layout}-{mode}" for layout in LAYOUTS for mode in MODES}:
-        raise argparse.ArgumentTypeError(f"expected LAYOUT-MODE=DIRECTORY, got {text!r}")
+    name, _, directory = text.partition("=")
+    if not directory:
+        raise argparse.ArgumentTypeError(f"expected NAME=DIRECTORY, got {text!r}")
     return name, Path(directory)
 
 

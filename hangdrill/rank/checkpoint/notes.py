@@ -25,7 +25,7 @@ def contents_of(state: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, torch.Tensor):
             tensors[name] = _about(value)
         else:
-            values[name] = repr(value)
+            values[name] = _text_of(value)
     return {"tensors": tensors, "values": values}
 
 
@@ -55,6 +55,14 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _leaves(f"{path}.{index}", inner)
     else:
         yield path, value
+
+
+def _text_of(value: Any) -> str:
+    """A plain value as it is written; of anything else only what it is: its text may hold addresses."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_text_of, value))}]"
+    plain = value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype))
+    return repr(value) if plain else f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
 def _about(tensor: Any) -> dict[str, Any]:
