@@ -6,14 +6,24 @@ A launcher knows how to start ranks and nothing else: it does not watch them, an
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
 from hangdrill.model.scenario import LauncherName, Teardown, Volume
 
-__all__ = ["LaunchRequest", "LaunchedJob", "Launcher", "NoopJob", "NoopLauncher"]
+__all__ = [
+    "LaunchRequest",
+    "LaunchedJob",
+    "Launcher",
+    "NoopJob",
+    "NoopLauncher",
+    "OutOfReach",
+    "PlacedJob",
+    "QueuedJob",
+]
 
 
 class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +54,10 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """For a launcher that starts the collector beside the ranks: its command; () where torch is left alone."""
     memory_bytes: int | None = None
     """The limit of a container that has one."""
+    sbatch: tuple[str, ...] = ()
+    """For Slurm: options of the user's site."""
+    limit_s: float = 3600.0
+    """For a scheduler: by when the job is over, whatever happens."""
 
 
 class LaunchedJob(Protocol):
@@ -76,6 +90,29 @@ class LaunchedJob(Protocol):
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """What is still there of the job beside its processes."""
+
+
+class OutOfReach(MachineError):
+    """Nobody can look for a file of the job, in a sentence: neither there nor gone is proven."""
+
+
+@runtime_checkable
+class QueuedJob(Protocol):
+    """A job that may wait for its turn before it begins."""
+
+    def waiting(self) -> str:
+        """Why it has not begun, in the scheduler's words; "" once it has."""
+
+
+@runtime_checkable
+class PlacedJob(Protocol):
+    """A job that sees other files than this host, and knows which of them are not there for long.
+
+    Its `locate` raises OutOfReach where nobody can look.
+    """
+
+    def place_of(self, path: str) -> str:
+        """What holds the job's `path`, if that goes with the job: "... is in <this>"; else ""."""
 
 
 class Launcher(Protocol):
