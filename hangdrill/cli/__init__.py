@@ -18,6 +18,7 @@ from hangdrill.cli.preflight import preflight
 from hangdrill.cli.report import report
 from hangdrill.cli.run import run
 from hangdrill.cli.signals import end_by_interrupt
+from hangdrill.cli.stack import stack
 from hangdrill.model.errors import ExitCode
 
 __all__ = ["cli", "main", "run_command"]
@@ -33,7 +34,7 @@ def cli() -> None:
     """Prove, before you need it, that a hung PyTorch job leaves the evidence that names the culprit."""
 
 
-for command in (run, list_command, show, check, diagnose, report, preflight, collect, clean, schema):
+for command in (run, list_command, show, check, diagnose, report, preflight, collect, clean, schema, stack):
     cli.add_command(command)
 
 

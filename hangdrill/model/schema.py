@@ -5,10 +5,13 @@ from typing import Any
 
 import msgspec
 
+from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.errors import UsageError
+from hangdrill.model.fingerprint import Fingerprint
 from hangdrill.model.matrix import Matrix
 from hangdrill.model.preflight import Preflight
+from hangdrill.model.receipt import Receipt
 from hangdrill.model.run import DrillResult, Manifest
 from hangdrill.model.scenario import Scenario
 from hangdrill.model.summary import Summary
@@ -18,9 +21,12 @@ __all__ = ["SCHEMAS", "schema_of", "schema_text"]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 SCHEMAS: dict[str, tuple[type[msgspec.Struct], str]] = {
+    "certify-plan": (CertifyPlan, "hangdrill.certify-plan/1"),
     "diagnosis": (Diagnosis, "hangdrill.diagnosis/1"),
+    "fingerprint": (Fingerprint, "hangdrill.fingerprint/1"),
     "manifest": (Manifest, "hangdrill.manifest/1"),
     "preflight": (Preflight, "hangdrill.preflight/1"),
+    "receipt": (Receipt, "hangdrill.receipt/1"),
     "result": (DrillResult, "hangdrill.result/1"),
     "scenario": (Scenario, "hangdrill.scenario/1"),
     "scenario-matrix": (Matrix, "hangdrill.scenario-matrix/1"),
