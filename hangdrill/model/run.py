@@ -215,6 +215,10 @@ class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
     mode: int = 0
     mtime_ns: int = 0
     sha256: str = ""
+    unseen: str = ""
+    """Why nobody could look, where that is so: then `exists` says nothing."""
+    place: str = ""
+    """What holds the file, if that goes with the job: "... is in <this>"."""
 
 
 class PlaceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,7 +266,7 @@ class MemoryFacts(msgspec.Struct, frozen=True, kw_only=True):
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):
     """Something of the drill that was still there after the teardown."""
 
-    what: Literal["process", "socket", "mount", "container", "lock", "file"]
+    what: Literal["process", "socket", "mount", "container", "lock", "file", "job"]
     name: str
 
 

@@ -182,6 +182,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """For a job in a container: "SOURCE:TARGET[:ro]", see Volume."""
     memory: str | None = None
     """The container's limit, such as "2g"; past it the kernel's OOM killer ends its processes."""
+    sbatch: tuple[str, ...] = ()
+    """For launcher = "slurm": options of the user's site, as "--partition=gpu"."""
+    queue_s: float = 900.0
+    """For launcher = "slurm": how long the job may wait in the queue."""
     kubernetes: Kubernetes = msgspec.field(default_factory=Kubernetes)
     """For launcher = "kubernetes"."""
 
