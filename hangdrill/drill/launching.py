@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from hangdrill.launchers.bwrap import BwrapLauncher
 from hangdrill.launchers.container import ContainerLauncher
 from hangdrill.launchers.engine import Engine
+from hangdrill.launchers.kubernetes import kubernetes_launcher
+from hangdrill.launchers.podman import Podman
 from hangdrill.launchers.protocol import Launcher
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError
@@ -23,6 +25,8 @@ def launcher_for(scenario: Scenario) -> Launcher:
             return BwrapLauncher()
         case LauncherName.CONTAINER:
             return ContainerLauncher()
+        case LauncherName.KUBERNETES:
+            return kubernetes_launcher(scenario.job.kubernetes)
         case other:
             raise UsageError(
                 f"this version has no launcher {other.value}",
@@ -38,5 +42,7 @@ def missing_launcher(scenario: Scenario, environ: Mapping[str, str]) -> str:
             return "bubblewrap (bwrap) is not installed"
         case LauncherName.CONTAINER if not Engine(environ).answers():
             return "no container engine answers, or docker-py is not installed"
+        case LauncherName.KUBERNETES if scenario.job.kubernetes.engine == "podman" and not Podman(environ).is_there():
+            return "podman is not installed"
         case _:
             return ""
