@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from hangdrill.drill.scenario_shape import Problem, nearest
+from hangdrill.launchers.slurm_script import mistake_in
 from hangdrill.model.scenario import (
     TEARDOWNS_OF,
     FaultKind,
@@ -31,9 +32,11 @@ OPERATIONS = (
 """What `fault.before.op` may name: the functions of torch.distributed."""
 
 MAX_RANKS = 64
+MAX_NODES = 64
 MAX_TIMEOUT_S = 3600.0
 MAX_STEPS = 1_000_000
 MAX_RESTARTS = 10
+MAX_QUEUE_S = 7 * 86400.0
 MAX_BUFFER = 1_000_000
 LEAST_MEMORY_OF_A_PROCESS = 256 << 20
 """torch for CPU takes some 220 MiB of a process, before it does anything."""
@@ -44,7 +47,7 @@ OWN_PLACE = frozenset({FaultKind.IN_DESTROY, FaultKind.DATALOADER})
 """Placed where their kind belongs when the scenario does not say."""
 NEEDS_OPERATION = frozenset({FaultKind.SKIP, FaultKind.WRONG_OP, FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
 TENSOR_FAULTS = frozenset({FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
-LAUNCHERS = (LauncherName.TORCHRUN, LauncherName.BWRAP, LauncherName.CONTAINER)
+LAUNCHERS = (LauncherName.TORCHRUN, LauncherName.BWRAP, LauncherName.CONTAINER, LauncherName.SLURM)
 P2P_WORKLOADS = frozenset({WorkloadName.PIPELINE})
 GPU_FAULTS = frozenset({FaultKind.GPU_KERNEL, FaultKind.OOM})
 STORE_RANK = 0
@@ -131,13 +134,24 @@ def _memory(scenario: Scenario) -> Iterator[Problem]:
         yield Problem("job.memory", what, f'use "{-(-least_bytes >> 20)}m" or more')
 
 
+def _slurm(scenario: Scenario) -> Iterator[Problem]:
+    job = scenario.job
+    if job.sbatch and job.launcher is not LauncherName.SLURM:
+        yield Problem("job.sbatch", f"{job.launcher.value} submits no batch job", 'use launcher = "slurm"')
+    for option in job.sbatch:
+        if mistake := mistake_in(option):
+            yield Problem("job.sbatch", f'"{option}": {mistake}', 'for instance "--partition=gpu"')
+    yield from _between("job.queue_s", job.queue_s, 0.0, MAX_QUEUE_S, "s", above=True)
+
+
 def _world(scenario: Scenario) -> Iterator[Problem]:
     job = scenario.job
-    if job.nnodes != 1:
-        yield Problem("job.nnodes", f"{job.nnodes} nodes: torchrun on this host starts one", "use nnodes = 1")
+    if job.nnodes != 1 and job.contained:
+        yield Problem("job.nnodes", f"{job.nnodes} nodes: {job.launcher.value} runs on this host", "use nnodes = 1")
         return
-    yield from _between("job.nproc_per_node", job.nproc_per_node, 2, MAX_RANKS)
-    if job.workload is WorkloadName.MESH_2D and job.nproc_per_node % 2:
+    yield from _between("job.nnodes", job.nnodes, 1, MAX_NODES)
+    yield from _between("job.nproc_per_node", job.nproc_per_node, 2 if job.nnodes == 1 else 1, MAX_RANKS)
+    if job.workload is WorkloadName.MESH_2D and job.world_size % 2:
         number = job.nproc_per_node
         yield Problem("job.nproc_per_node", f"mesh-2d needs an even number of ranks, got {number}", f"use {number + 1}")
 
@@ -288,6 +302,6 @@ def _between(
 
 
 RULES: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
-    _job, _volumes, _memory, _world, _fault_kind, _fault_ranks, _fault_place, _fault_at, _fault_before, _fault_delay,
-    _recorder, _expect_ranks, _expect_within, _expect_survives,
+    _job, _volumes, _slurm, _memory, _world, _fault_kind, _fault_ranks, _fault_place, _fault_at, _fault_before,
+    _fault_delay, _recorder, _expect_ranks, _expect_within, _expect_survives,
 )  # fmt: skip
