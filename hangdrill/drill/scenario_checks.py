@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 
+from hangdrill.drill.scenario_kubernetes import kubernetes_mistakes, kubernetes_warnings
 from hangdrill.drill.scenario_shape import Problem, nearest
 from hangdrill.launchers.slurm_script import mistake_in
 from hangdrill.model.scenario import (
@@ -47,7 +48,7 @@ OWN_PLACE = frozenset({FaultKind.IN_DESTROY, FaultKind.DATALOADER})
 """Placed where their kind belongs when the scenario does not say."""
 NEEDS_OPERATION = frozenset({FaultKind.SKIP, FaultKind.WRONG_OP, FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
 TENSOR_FAULTS = frozenset({FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
-LAUNCHERS = (LauncherName.TORCHRUN, LauncherName.BWRAP, LauncherName.CONTAINER, LauncherName.SLURM)
+LAUNCHERS = tuple(LauncherName)
 P2P_WORKLOADS = frozenset({WorkloadName.PIPELINE})
 GPU_FAULTS = frozenset({FaultKind.GPU_KERNEL, FaultKind.OOM})
 STORE_RANK = 0
@@ -62,7 +63,7 @@ def mistakes(scenario: Scenario) -> list[Problem]:
 
 def warnings(scenario: Scenario) -> tuple[str, ...]:
     """What is allowed and probably not meant."""
-    return tuple(_warnings(scenario))
+    return (*_warnings(scenario), *kubernetes_warnings(scenario))
 
 
 def _warnings(scenario: Scenario) -> Iterator[str]:
@@ -79,7 +80,10 @@ def _warnings(scenario: Scenario) -> Iterator[str]:
 def _goes_with_the_container(scenario: Scenario) -> bool:
     """Whether the native dumps are to survive their container, and lie in its own layer."""
     job, recorder = scenario.job, scenario.recorder
-    asked = Teardown.CONTAINER_REMOVAL in scenario.expect.survives and recorder.trigger is not Trigger.COLLECTOR
+    if recorder.dump_to is not None and job.kubernetes.empty_dir_of(recorder.dump_to) is not None:
+        return False
+    ends_container = {Teardown.CONTAINER_REMOVAL, Teardown.POD_DELETION} & set(scenario.expect.survives)
+    asked = bool(ends_container) and recorder.trigger is not Trigger.COLLECTOR
     return asked and recorder.dump_to is not None and not job.is_on_a_volume(recorder.dump_to)
 
 
@@ -303,5 +307,5 @@ def _between(
 
 RULES: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
     _job, _volumes, _slurm, _memory, _world, _fault_kind, _fault_ranks, _fault_place, _fault_at, _fault_before,
-    _fault_delay, _recorder, _expect_ranks, _expect_within, _expect_survives,
+    _fault_delay, _recorder, _expect_ranks, _expect_within, _expect_survives, kubernetes_mistakes,
 )  # fmt: skip
