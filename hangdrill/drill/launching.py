@@ -8,6 +8,7 @@ from hangdrill.launchers.container import ContainerLauncher
 from hangdrill.launchers.engine import Engine
 from hangdrill.launchers.kubernetes import kubernetes_launcher
 from hangdrill.launchers.podman import Podman
+from hangdrill.launchers.hosts import HostsLauncher
 from hangdrill.launchers.protocol import Launcher
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError
@@ -20,7 +21,7 @@ def launcher_for(scenario: Scenario) -> Launcher:
     """The launcher that the scenario names."""
     match scenario.job.launcher:
         case LauncherName.TORCHRUN:
-            return TorchrunLauncher()
+            return HostsLauncher() if scenario.job.on_nodes else TorchrunLauncher()
         case LauncherName.BWRAP:
             return BwrapLauncher()
         case LauncherName.CONTAINER:

@@ -8,14 +8,37 @@ from hangdrill.drill.plan import is_healthy, stall_after_s
 from hangdrill.drill.roads import Notice
 from hangdrill.drill.session import Session
 from hangdrill.drill.waiting import Waiter
+from hangdrill.model.errors import MachineError
 from hangdrill.model.scenario import Teardown, Trigger
 
-__all__ = ["collect", "confirm", "notice", "reach_steady", "tear_down"]
+__all__ = ["collect", "confirm", "gather", "notice", "reach_steady", "tear_down"]
 
 LAST_WORD_S = 1.0
 """The job is over and the collector has not said anything: it gets this long."""
 ASKED_S = 3.0
 """Past `within_s` the collector is asked once more for everything, so that the record shows what there was."""
+
+
+def gather(session: Session) -> None:
+    """Of a job on several hosts: wait until each has come, then let all start. MachineError when one does not."""
+    nodes = session.nodes
+    if nodes is None:
+        return
+    early = session.waiter.until(
+        lambda: not nodes.missing() or session.job_over() or None, deadline_s=session.plan.deadlines.nodes_s
+    )
+    if nodes.missing():
+        missing = ", ".join(f"node {node}" for node in nodes.missing())
+        limit_s = session.plan.deadlines.nodes_s
+        why = "node 0 ended: see job.log" if early else f"not there within {limit_s:g} s"
+        raise MachineError(
+            f"{missing}: {why}",
+            where=str(session.layout.root),
+            next_step="start the same command there with its --node-rank, and let all hosts share this directory",
+        )
+    hosts = {str(node): status.host for node, status in nodes.statuses().items()}
+    nodes.let_start()
+    session.tell("launch", "nodes-ready", {"hosts": hosts}, ", ".join(hosts.values()))
 
 
 def reach_steady(session: Session) -> None:

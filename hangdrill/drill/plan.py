@@ -60,6 +60,8 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     healthy_s: float
     """A job without a hang ends by itself within this."""
     restart_s: float
+    nodes_s: float = 300.0
+    """Every host of a job on several has come: people start the others by hand."""
     collector_s: float = 5.0
     """The collector finishes after the job has ended."""
     int_s: float = 0.2
@@ -219,6 +221,8 @@ def _environment(
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": dump_prefix,
         "PYTHONUNBUFFERED": "1",
     }
+    if "GLOO_SOCKET_IFNAME" in environ or not scenario.job.on_nodes:  # else each host has its own interface
+        defaults["GLOO_SOCKET_IFNAME"] = environ.get("GLOO_SOCKET_IFNAME", "lo")
     if scenario.fault.kind is FaultKind.STORE_DEATH:  # else torchrun itself hosts the store, and no rank can end it
         defaults["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     needed = {
@@ -240,10 +244,18 @@ def _dump_prefix(scenario: Scenario, layout: RunLayout) -> str:
 
 
 def _collector_command(plan: Plan, layout: RunLayout) -> tuple[str, ...]:
-    """Empty for the roads that show what torch does alone."""
+    """Empty for the roads that show what torch does alone. On nodes, each node process adds its own directories."""
     scenario = plan.scenario
     if scenario.recorder.trigger is not Trigger.COLLECTOR:
         return ()
+    if scenario.job.on_nodes:
+        own = {
+            "--run-id": plan.run_id,
+            "--backend": scenario.job.backend,
+            "--stall-after-s": str(stall_after_s(scenario)),
+            "--native-prefix": plan.dump_prefix,
+        }
+        return (sys.executable, "-m", "hangdrill.collector", *(part for option in own.items() for part in option))
     options = {
         "--sockets": str(layout.sockets),
         "--control": str(layout.control),

@@ -221,6 +221,10 @@ def make_road(plan: Plan, layout: RunLayout) -> Road:
     """The road that the scenario names."""
     if plan.scenario.recorder.trigger is Trigger.COLLECTOR and plan.scenario.job.launcher is LauncherName.KUBERNETES:
         return SidecarRoad(layout)
+    if plan.scenario.recorder.trigger is Trigger.COLLECTOR and plan.scenario.job.on_nodes:
+        from hangdrill.drill.nodes_road import NodesRoad
+
+        return NodesRoad(plan, layout)
     if plan.scenario.recorder.trigger is Trigger.COLLECTOR:
         return CollectorRoad(plan, layout)
     return NativeRoad(plan, layout)

@@ -4,7 +4,7 @@ The steps of `run_drill`:
 
  1. plan       decide everything; check that the ranks' Python has torch; make the run directory; write the orders
  2. lock       hold the host's resources that the drill needs alone
- 3. launch     start the collector, then the job
+ 3. launch     start the collector, then the job; of a job on several hosts, wait until each has come
  4. steady     every rank has counted healthy operations
  5. confirm    every target rank has reported its fault
  6. notice     the collector (or torch, or the job's end) says that something hangs
@@ -27,7 +27,8 @@ from hangdrill.drill.inspection import COLLECTED
 from hangdrill.drill.judge import failed_result, judge
 from hangdrill.drill.layout import Journal, RunLayout, create_run_dir, make_directory, write_json
 from hangdrill.drill.lock import holding
-from hangdrill.drill.phases import collect, confirm, notice, reach_steady, tear_down
+from hangdrill.drill.nodes import prepare_nodes
+from hangdrill.drill.phases import collect, confirm, gather, notice, reach_steady, tear_down
 from hangdrill.drill.plan import (
     Plan,
     dump_place,
@@ -165,6 +166,8 @@ def _prepare(plan: Plan, run_dir: Path) -> RunLayout:
     """Make the run directory and write everything that the job finds there."""
     layout = create_run_dir(run_dir.absolute())
     write_json(layout.plan, plan)
+    if plan.scenario.job.on_nodes:
+        prepare_nodes(layout, plan.scenario.job.nnodes)
     write_json(layout.agent_orders, plan.orders)
     for volume in mounted_volumes(launch_request(plan, {}).volumes, plan.run_dir):
         if Path(volume.source).is_relative_to(layout.root):
@@ -183,6 +186,7 @@ def _execute(session: Session, environ: Mapping[str, str]) -> None:
         session.fault.arm()
         pids = session.launch(environ)
         session.tell("launch", "launched", {"pids": pids})
+        gather(session)
         reach_steady(session)
         confirmed = confirm(session)
         since_s = time.monotonic()
@@ -200,12 +204,13 @@ def _execute(session: Session, environ: Mapping[str, str]) -> None:
 
 
 def _teardowns(scenario: Scenario) -> tuple[Teardown, ...]:
-    """Those of the scenario: a restart first, since it needs the job; then from the mildest to the hardest."""
+    """Those of the scenario: what needs the running job first; then from the mildest to the hardest."""
     named = set(scenario.expect.survives)
     if scenario.job.max_restarts:
         named.add(Teardown.RESTART)
     order = list(Teardown)
-    return tuple(sorted(named, key=lambda teardown: (teardown is not Teardown.RESTART, order.index(teardown))))
+    first = (Teardown.RESTART, Teardown.HOST_LOSS)
+    return tuple(sorted(named, key=lambda teardown: (teardown not in first, order.index(teardown))))
 
 
 @contextmanager

@@ -13,12 +13,14 @@ from hangdrill.drill.fault import PlacedFault
 from hangdrill.drill.inspection import BEFORE, COLLECTED, Inspector, sweep_sockets
 from hangdrill.drill.layout import Journal, RunLayout
 from hangdrill.drill.observe import RankObserver
+from hangdrill.drill.nodes import Nodes
+from hangdrill.drill.nodes_road import NodesRoad
 from hangdrill.drill.plan import Plan, dump_place, launch_request
 from hangdrill.drill.procfs import own_id, pid_inside, read_process, scan
 from hangdrill.drill.roads import NativeRoad, Road, read_manifest
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
-from hangdrill.launchers.protocol import LaunchedJob, Launcher
+from hangdrill.launchers.protocol import LaunchedJob, Launcher, PlacedJob
 from hangdrill.model.scenario import Teardown
 from hangdrill.report.progress import Listener
 
@@ -52,6 +54,10 @@ class Session:
         self.observer = RankObserver(plan, layout, listener)
         self.waiter = Waiter(interrupt, self.observer.tick)
         self.job: LaunchedJob | None = None
+        self.nodes: Nodes | None = None
+        """The hosts, of a job on several."""
+        if plan.scenario.job.on_nodes:
+            self.nodes = road.nodes if isinstance(road, NodesRoad) else Nodes(plan, layout)
         if isinstance(road, NativeRoad):
             road.locate = self.locate
         self._end_told = False
@@ -66,17 +72,24 @@ class Session:
         self.inspector.look_at_files(BEFORE, None)
         collector_pids = self.road.start(environ)
         self.supervisor.spare(collector_pids)
+        if self.nodes is not None:
+            self.nodes.start()
         self.job = self.launcher.start(launch_request(self.plan, environ))
         self.supervisor.adopt(self.job.pids())
         return (*collector_pids, *self.job.pids())
 
     def job_over(self) -> bool:
         """Whether the launcher's process has ended."""
-        return self.job is not None and self.job.poll() is not None
+        if self.job is None:
+            return False
+        over = self.job.poll() is not None
+        return over if self.nodes is None else self.nodes.job_over() or (over and self.nodes.all_over())
 
     def others_are_gone(self) -> bool:
         """Whether every rank that is not a target has ended: then nobody but torchrun waits for the stalled one."""
         targets = set(self.plan.scenario.fault.targets)
+        if self.nodes is not None:
+            return self.nodes.all_ran() and not set(self.nodes.living_ranks()) - targets
         facts = self.control.facts()
         pids = {key.rank: agent.pid for key, agent in facts.items() if key.attempt == 0}
         others = [pids.get(rank) for rank in self.plan.expected_ranks if rank not in targets]
@@ -86,6 +99,8 @@ class Session:
         """Let go of every held, stopped or blocked rank."""
         from_ns = time.time_ns()
         released = self.fault.release(self.supervisor)
+        if self.nodes is not None:
+            self.nodes.release()
         if released.holds or released.fifos or released.continued:
             self.tell(
                 "release",
@@ -114,11 +129,16 @@ class Session:
 
     def locate(self, path: str) -> Path | None:
         """Where this host finds what the job calls `path`; None when it is gone, or out of reach."""
+        if self.nodes is not None and not Path(path).is_relative_to(self.layout.root):
+            copy = self.nodes.copy_of(path)
+            return self.job.locate(path) if copy is None and isinstance(self.job, PlacedJob) else copy
         place = dump_place(self.plan, path)
         return self.job.locate(path) if place is None and self.job is not None else place
 
     def undergo(self, teardown: Teardown) -> None:
         """What the job's launcher does for a teardown; the journal says when it could not."""
+        if self.nodes is not None and teardown is Teardown.HOST_LOSS:
+            self.nodes.lose_last()
         if self.job is not None:
             self.job.undergo(teardown)
 
@@ -136,6 +156,10 @@ class Session:
         deadlines = self.plan.deadlines
         grace = Grace(int_s=deadlines.int_s, term_s=deadlines.term_s, kill_s=deadlines.kill_s)
         by_itself = self.job_over()
+        if self.nodes is not None:
+            self.nodes.end(kill=kill)
+            if self.job is not None and self.nodes.statuses():  # the node process here still says its last word
+                Waiter().until(self.job.poll, deadline_s=deadlines.kill_s)
         report = self.supervisor.kill(grace) if kill else self.supervisor.end(grace)
         if self.job is None or self._end_told:
             return
@@ -146,8 +170,9 @@ class Session:
         Waiter().until(self.job.poll, deadline_s=deadlines.kill_s)
         self.job.close()
         self._end_told = True
+        of_nodes = self.nodes.exit_code() if self.nodes is not None else None
         detail = {
-            "exit_code": self.job.poll(),
+            "exit_code": self.job.poll() if of_nodes is None else of_nodes,
             "by_itself": by_itself,
             "signals": report.signals,
             "in_time": in_time and not report.survivors,
@@ -171,7 +196,11 @@ class Session:
         try:
             self.remove_container()
         finally:
-            self.inspector.look_for_leftovers(self.supervisor, self.job.leftovers() if self.job is not None else ())
+            of_job = self.job.leftovers() if self.job is not None else ()
+            of_nodes = self.nodes.leftovers() if self.nodes is not None else ()
+            self.inspector.look_for_leftovers(self.supervisor, (*of_job, *of_nodes))
+            if self.nodes is not None:
+                self.nodes.stop()
 
     def _lives(self, pid: int) -> bool:
         if self.plan.scenario.job.contained:  # the agent told its pid in there

@@ -1,0 +1,70 @@
+"""A node process's directory on its own host: sockets, memory-mapped counts and FIFOs cannot be shared by hosts."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from hangdrill.drill.fault import PlacedFault
+from hangdrill.drill.layout import write_json
+from hangdrill.drill.plan import Plan
+from hangdrill.launchers.agent_path import prepare_agent_path
+from hangdrill.model.errors import MachineError
+
+__all__ = ["LocalPlace", "make_place", "remove_place"]
+
+
+class LocalPlace(msgspec.Struct, frozen=True):
+    """Its paths. The root is short, since a socket's path may have 107 bytes only."""
+
+    root: Path
+
+    @property
+    def control(self) -> Path:
+        return self.root / "control"
+
+    @property
+    def sockets(self) -> Path:
+        return self.root / "sockets"
+
+    @property
+    def orders(self) -> Path:
+        return self.control / "agent.json"
+
+    @property
+    def agent_path(self) -> Path:
+        return self.root / "agent"
+
+    @property
+    def job_log(self) -> Path:
+        return self.root / "job.log"
+
+    @property
+    def collector_log(self) -> Path:
+        return self.root / "collector.log"
+
+
+def make_place(plan: Plan, parent: Path | None) -> tuple[LocalPlace, PlacedFault]:
+    """Make it (mode 0700), with the agents' orders and what a rank will block on. MachineError when it cannot be."""
+    try:
+        place = LocalPlace(Path(tempfile.mkdtemp(prefix="hangdrill-", dir=parent)))
+        for directory in (place.control, place.sockets):
+            directory.mkdir(mode=0o700)
+    except OSError as error:
+        raise MachineError(
+            f"cannot make a directory on this host: {error.strerror}",
+            where=str(parent or tempfile.gettempdir()),
+            next_step="name another one with --local-dir",
+        ) from error
+    orders = msgspec.structs.replace(plan.orders, control=str(place.control), sockets=str(place.sockets))
+    write_json(place.orders, orders)
+    prepare_agent_path(place.agent_path)
+    fault = PlacedFault(plan.scenario.fault, place.control)
+    fault.arm()
+    return place, fault
+
+
+def remove_place(place: LocalPlace) -> None:
+    """Remove it with all that is in it; safe to repeat."""
+    shutil.rmtree(place.root, ignore_errors=True)
