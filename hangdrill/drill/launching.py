@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from hangdrill.launchers.bwrap import BwrapLauncher
 from hangdrill.launchers.container import ContainerLauncher
 from hangdrill.launchers.engine import Engine
+from hangdrill.launchers.hosts import HostsLauncher
 from hangdrill.launchers.kubernetes import kubernetes_launcher
 from hangdrill.launchers.podman import Podman
-from hangdrill.launchers.hosts import HostsLauncher
 from hangdrill.launchers.protocol import Launcher
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError

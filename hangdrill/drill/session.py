@@ -12,9 +12,9 @@ from hangdrill.drill.control import ControlReader
 from hangdrill.drill.fault import PlacedFault
 from hangdrill.drill.inspection import BEFORE, COLLECTED, Inspector, sweep_sockets
 from hangdrill.drill.layout import Journal, RunLayout
-from hangdrill.drill.observe import RankObserver
 from hangdrill.drill.nodes import Nodes
 from hangdrill.drill.nodes_road import NodesRoad
+from hangdrill.drill.observe import RankObserver
 from hangdrill.drill.plan import Plan, dump_place, launch_request
 from hangdrill.drill.procfs import own_id, pid_inside, read_process, scan
 from hangdrill.drill.roads import NativeRoad, Road, read_manifest
