@@ -9,9 +9,9 @@ from hangdrill.checks.evidence import (
     judged_attempt,
     somebody_looked,
 )
+from hangdrill.checks.place import why_not_written
 from hangdrill.checks.words import count_text, ranks_text
 from hangdrill.model.run import PullReason, RecordedRun
-from hangdrill.model.scenario import Trigger
 from hangdrill.model.verdict import Verdict
 
 __all__ = ["CHECK"]
@@ -34,8 +34,8 @@ def _judge_missing(run: RecordedRun, rank: int) -> Finding:
         return unknown("missing, but the fault was never confirmed, so no dump was due")
     if not somebody_looked(run):
         return unknown("nobody looked: there is no manifest and no inspection")
-    if why := _read_only(run):
-        return failed(f"missing: {why}", "mount the volume without :ro, or let dumps go to another one")
+    if reason := why_not_written(run):
+        return reason
     row = known_arrival(run)
     if row is not None and role_of(run, rank) not in row.dumping:
         return failed(f"missing: {row.why}", row.mend)
@@ -44,15 +44,6 @@ def _judge_missing(run: RecordedRun, rank: int) -> Finding:
         "missing: " + (notes or "no road brought anything, and nothing known of torch explains it"),
         "read job.log and evidence/manifest.json",
     )
-
-
-def _read_only(run: RecordedRun) -> str:
-    """Where torch should write and cannot, on the roads on which it writes by itself."""
-    directory = run.dump_prefix.rpartition("/")[0]
-    volume = run.scenario.job.volume_of(directory)
-    if run.scenario.recorder.trigger is Trigger.COLLECTOR or volume is None or not volume.read_only:
-        return ""
-    return f"{directory} is on a volume that is mounted read-only"
 
 
 def _collector_notes(run: RecordedRun, rank: int) -> str:

@@ -20,6 +20,7 @@ from hangdrill.model.run import (
 from hangdrill.model.scenario import FaultKind
 
 __all__ = [
+    "BEFORE",
     "COLLECTED",
     "absence",
     "artifact_of",
@@ -43,8 +44,9 @@ __all__ = [
     "somebody_looked",
 ]
 
-COLLECTED = "collected"
-"""The inspection right after the evidence was collected, before any teardown."""
+BEFORE, COLLECTED = "before", "collected"
+"""Inspections: of files that were there before the job was started; and right after the evidence was collected, before
+any teardown."""
 
 INSPECTED = "inspected"
 """The journal's event of an inspection; its detail's `when` names it."""

@@ -32,6 +32,8 @@ def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None) -> Findin
     dump = best_dump(run, rank)
     if dump is None:
         return unknown(absence(run, rank))
+    if dump.salvaged:
+        return unknown("the dump is cut, so its last sequence id is not known")
     if agent is None or not agent.groups:
         return unknown("no agent counted its operations")
     artifact = artifact_of(run, dump)

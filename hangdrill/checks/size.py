@@ -2,6 +2,7 @@
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.evidence import COLLECTED, artifact_path, expected_ranks, facts_at, hang_artifacts
+from hangdrill.checks.place import FREE_SPACE, full_disk
 from hangdrill.checks.words import range_text, size_text
 from hangdrill.model.run import Artifact, RecordedRun
 
@@ -37,7 +38,8 @@ def _judge_rank(run: RecordedRun, rank: int) -> Finding:
         if size_bytes is None:
             return unknown(f"{artifact.path} was never inspected")
         if size_bytes == 0:
-            return failed(f"{artifact.path} is empty")
+            full = full_disk(run)
+            return failed(f"{artifact.path} is empty" + (f": {full}" if full else ""), FREE_SPACE if full else "")
         if size_bytes > limit_bytes(run):
             return failed(f"{artifact.path} has {size_text(size_bytes)}, more than {size_text(limit_bytes(run))}")
     return passed()

@@ -5,6 +5,7 @@ One check for each teardown of a scenario's expect.survives. A restart is not am
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.evidence import COLLECTED, absence, expected_ranks, facts_at, files_of, is_inside, judged_attempt
+from hangdrill.checks.place import describe_layer
 from hangdrill.checks.words import count_text
 from hangdrill.model.run import FileFacts, RecordedRun
 from hangdrill.model.scenario import Teardown, Trigger
@@ -47,11 +48,11 @@ def _judge_rank(run: RecordedRun, rank: int, teardown: Teardown) -> Finding:
 def _gone(run: RecordedRun, path: str, teardown: Teardown) -> Finding:
     """Says so when the place itself could not survive."""
     directory, _, name = path.rpartition("/")
-    job = run.scenario.job
-    if not job.contained or is_inside(path, run.run_dir) or job.is_on_a_volume(path):
+    layer = "" if is_inside(path, run.run_dir) else describe_layer(run, directory)
+    if not layer:
         return failed(f"{name} is gone after {teardown.value}")
     return failed(
-        f"{name} is gone after {teardown.value}: {directory} is in the container's own layer, on no volume",
+        f"{name} is gone after {teardown.value}: {layer}",
         "let job.volumes mount a volume there, or leave recorder.dump_to out: the run directory is mounted",
     )
 

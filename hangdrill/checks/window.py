@@ -38,7 +38,8 @@ def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None, stuck: St
         return unknown(absence(run, rank))
     position = next((index for index, item in enumerate(dump.operations) if _is_stuck(item, stuck)), None)
     if position is None:
-        return failed("the stuck operation itself is not in the dump")
+        cut = "the dump is cut before the stuck operation"
+        return unknown(cut) if dump.salvaged else failed("the stuck operation itself is not in the dump")
     if position >= LEAST_OPERATIONS:
         return passed()
     if agent is None or not agent.groups:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from hangdrill.collector.clocks import SAME_NS, ahead_of_this_clock_ns
 from hangdrill.collector.operations_file import OperationsFile
 from hangdrill.model.run import AgentFacts, RankExit
 
@@ -60,6 +61,11 @@ class ControlDirectory:
     def facts(self, key: RankKey) -> AgentFacts | None:
         """What the agent said of itself."""
         return self._read(f"{key.stem}.facts.json", AgentFacts)
+
+    def clock_ahead_ns(self, key: RankKey) -> int:
+        """By how much the rank's clock is ahead of this process's; 0 when they are the same, or nothing tells."""
+        ahead_ns = ahead_of_this_clock_ns(self.path / f"{key.stem}.facts.json")
+        return 0 if ahead_ns is None or abs(ahead_ns) < SAME_NS else ahead_ns
 
     def exit(self, key: RankKey) -> RankExit | None:
         """How the program ended, when it has."""

@@ -24,6 +24,7 @@ class NativeFile:
         self.path = place or Path(f"{prefix}{rank}")
         self._last_look: tuple[int, int] | None = None
         self._copied: tuple[int, int] | None = None
+        self._first_look = self._look()
 
     def exists(self) -> bool:
         """Whether there is anything at that path."""
@@ -34,11 +35,12 @@ class NativeFile:
     ) -> bool:
         """Copy it once it is no longer being written: it parses to its end, or two looks found it unchanged.
 
-        even_cut: there will be no later look, so take what is there. A file last written before not_before_ns is of
-        an earlier job, and no evidence of this one.
+        even_cut: there will be no later look, so take what is there. A file that was there at the first look, last
+        written before not_before_ns, is of an earlier job, and no evidence of this one. One that came or changed since
+        is of this job, whatever the clock says that gave it its time.
         """
         look = self._look()
-        if look is None or look == self._copied or look[1] < not_before_ns:
+        if look is None or look == self._copied or (look == self._first_look and look[1] < not_before_ns):
             return False
         unchanged, self._last_look = look == self._last_look, look
         return self._copy(store, key, "native", reason, need_whole=not (unchanged or even_cut))

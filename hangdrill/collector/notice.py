@@ -32,6 +32,8 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     pending: tuple[PendingOperation, ...] = ()
     pending_since_s: Mapping[OperationKey, float] = {}
     unhealthy: tuple[str, ...] = ()
+    ahead_ns: int = 0
+    """By how much its clock, which gave its operations their times, is ahead of ours."""
     operations_begun: bool = False
     counts_operations: bool = False
     progress_s: float = 0.0
@@ -97,11 +99,12 @@ def settled(views: Sequence[RankView]) -> bool:
 
 
 def _bad_end(views: Sequence[RankView]) -> Notice | None:
-    ended = [(view.rank, view.exit) for view in views if view.exit is not None]
-    bad = [(rank, end) for rank, end in ended if end.status != "exit" or end.code != 0]
+    ended = [(view, view.exit) for view in views if view.exit is not None]
+    bad = [(view, end) for view, end in ended if end.status != "exit" or end.code != 0]
     if not bad:
         return None
-    rank, end = min(bad, key=lambda pair: pair[1].time_ns)
+    first, end = min(bad, key=lambda pair: pair[1].time_ns - pair[0].ahead_ns)
+    rank = first.rank
     match end.status:
         case "signal":
             return Notice(
@@ -222,7 +225,7 @@ def _of_operations(views: Sequence[RankView], sentence: str) -> Notice:
 
 def _age_s(operation: PendingOperation, view: RankView, now_s: float, now_ns: int) -> float:
     """By the rank's own time of creation; by our own watching when the wall clock was set back meanwhile."""
-    by_wall_s = (now_ns - operation.created_ns) / 1e9
+    by_wall_s = (now_ns - (operation.created_ns - view.ahead_ns)) / 1e9
     by_watching_s = now_s - view.pending_since_s.get(operation.key, now_s)
     return max(by_wall_s, by_watching_s)
 

@@ -38,6 +38,8 @@ class WatchedRank:
         self.started_ticks: int | None = None
         self.state = RankState.NEVER_SEEN
         self.facts: AgentFacts | None = None
+        self.ahead_ns = 0
+        """By how much the rank's clock is ahead of this process's."""
         self.exit: RankExit | None = None
         self.operations: OperationsFile | None = None
         self.progress: Progress | None = None
@@ -140,6 +142,7 @@ class WatchedRank:
         """Learn from the agent's files. Facts are read once for the pid, and at the end for the groups."""
         if self.facts is None and "facts.json" in kinds:
             self.facts = control.facts(self.key)
+            self.ahead_ns = control.clock_ahead_ns(self.key)
         if "exit.json" in kinds and (self.exit is None or self.running):
             self._take_exit(control)
         if self.operations is None and "ops" in kinds:
@@ -204,6 +207,7 @@ class WatchedRank:
             pending=self.pending,
             pending_since_s=self.pending_since_s,
             unhealthy=self.unhealthy,
+            ahead_ns=self.ahead_ns,
             operations_begun=self.progress is not None and self.progress.last_operation_ns > 0,
             counts_operations=self.operations is not None,
             progress_s=self.progress_s,
@@ -218,7 +222,7 @@ class WatchedRank:
         """Whether the rank has begun an operation since it was last looked at, by its agent's count."""
         if self.operations is None or self.last_trace_ns is None:
             return False
-        return self.operations.progress().last_operation_ns > self.last_trace_ns
+        return self.operations.progress().last_operation_ns - self.ahead_ns > self.last_trace_ns
 
     def freeze(self, control: ControlDirectory | None) -> None:
         """A pull begins: the manifest keeps what is so now, whatever becomes of the process when the job is ended."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from hangdrill.collector.clocks import ahead_of_this_clock_ns
+from hangdrill.collector.clocks import SAME_NS, ahead_of_this_clock_ns
 from hangdrill.model.run import AgentFacts, FaultReport, RankClock, RankExit
 
 __all__ = ["ControlReader", "OpsRecord", "RankAttempt", "SlotCount", "read_ops"]
@@ -88,6 +88,12 @@ class ControlReader:
         """All reports that a fault took, by rank and attempt."""
         reports = (_decode(path, FaultReport) for _, path in self._files("fault.json"))
         return tuple(report for report in reports if report is not None)
+
+    def fault_times_ns(self) -> tuple[int, ...]:
+        """When the faults took, by this process's clock; a rank's own may be another."""
+        clocks = {(clock.rank, clock.attempt): clock.ahead_ns for clock in self.clocks()}
+        ahead_ns = {key: ahead for key, ahead in clocks.items() if abs(ahead) >= SAME_NS}
+        return tuple(report.time_ns - ahead_ns.get((report.rank, report.attempt), 0) for report in self.faults())
 
     def exits(self) -> Mapping[RankAttempt, RankExit]:
         """All announced ends."""

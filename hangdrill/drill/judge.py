@@ -10,12 +10,13 @@ import msgspec
 
 from hangdrill.checks import run_checks
 from hangdrill.checks.evidence import judged_attempt
+from hangdrill.checks.fresh import stale_reason
 from hangdrill.diagnosis import diagnose
 from hangdrill.drill.evidence import read_artifacts
 from hangdrill.drill.layout import RunLayout, write_json
 from hangdrill.drill.store import load_run
 from hangdrill.model.diagnosis import Diagnosis, UnreadableDump
-from hangdrill.model.dump import Group, RankDump
+from hangdrill.model.dump import Group
 from hangdrill.model.errors import HangdrillError
 from hangdrill.model.run import (
     AgentFacts,
@@ -87,7 +88,7 @@ def _diagnose(run: RecordedRun, problems: list[CheckResult]) -> Diagnosis | None
     attempt = judged_attempt(run)
     attempts = {f"{run.evidence_dir}/{artifact.path}": artifact.attempt for artifact in run.artifacts}
     dumps = [dump for own in run.dumps.values() for dump in own if attempts.get(dump.path, attempt) == attempt]
-    fresh = [dump for dump in dumps if not _is_stale(dump, run)]
+    fresh = [dump for dump in dumps if not stale_reason(run, dump)]
     stale = sorted({dump.rank for dump in dumps} - {dump.rank for dump in fresh})
     try:
         return diagnose(
@@ -127,11 +128,6 @@ def _failures(run: RecordedRun) -> tuple[CheckResult, ...]:
 
 def _text_of(detail: dict[str, object]) -> str:
     return str(detail.get("why") or detail.get("error") or "")
-
-
-def _is_stale(dump: RankDump, run: RecordedRun) -> bool:
-    """Nothing in it happened since the drill began: a file of an earlier job."""
-    return bool(dump.operations) and max(operation.created_ns for operation in dump.operations) < run.started_ns
 
 
 def _reports(run: RecordedRun, attempt: int) -> tuple[RankPull, ...]:

@@ -120,7 +120,7 @@ class _FreshNotices:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._fault_ns = min((report.time_ns for report in session.control.faults()), default=0)
+        self._fault_ns = min(session.control.fault_times_ns(), default=0)
         self._ask_s = time.monotonic() + stall_after_s(session.plan.scenario)
         self._asked = False
 

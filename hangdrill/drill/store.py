@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from hangdrill.drill.clocks import by_one_clock
 from hangdrill.drill.control import ControlReader
 from hangdrill.drill.evidence import ReadDumps, read_artifacts
 from hangdrill.drill.inspection import Inspection
@@ -30,7 +31,7 @@ MOST_STACKS_BYTES = 1 << 20
 
 
 def load_run(run_dir: Path) -> RecordedRun:
-    """Read everything back, without a diagnosis. UsageError when the directory is no run."""
+    """Read everything back, without a diagnosis, all times by the controller's clock. UsageError when it is no run."""
     layout = RunLayout(run_dir.absolute())
     plan = _read_plan(layout)
     journal = _read_journal(layout.journal)
@@ -40,7 +41,7 @@ def load_run(run_dir: Path) -> RecordedRun:
     inspection = _read(layout.inspection, Inspection) or Inspection()
     artifacts = manifest.artifacts if manifest is not None else ()
     evidence = read_artifacts(layout.evidence, artifacts)
-    return RecordedRun(
+    run = RecordedRun(
         scenario_name=plan.name,
         scenario=plan.scenario,
         run_id=plan.run_id,
@@ -69,6 +70,7 @@ def load_run(run_dir: Path) -> RecordedRun:
         clocks=inspection.clocks,
         memory=inspection.memory,
     )
+    return by_one_clock(run)
 
 
 def _stacks_by_rank(directory: Path, artifacts: Iterable[Artifact]) -> dict[int, tuple[Frame, ...]]:

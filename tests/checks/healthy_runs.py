@@ -29,6 +29,7 @@ from hangdrill.model.run import (
     JournalEvent,
     Manifest,
     PullReason,
+    RankClock,
     RankPull,
     RankState,
     RecordedRun,
@@ -248,6 +249,7 @@ def held_run(**changes: Any) -> RecordedRun:
         diagnosis=diagnosis(),
         job_exit_code=1,
         leftovers=(),
+        clocks=tuple(RankClock(rank=rank, ahead_ns=0) for rank in WORLD),
     )
     return mutate(base, **changes)
 
