@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from hangdrill.drill.scenario_kubernetes import kubernetes_mistakes, kubernetes_warnings
+from hangdrill.delivery.secrets import secret_in
 from hangdrill.drill.scenario_shape import Problem, nearest
 from hangdrill.launchers.slurm_script import mistake_in
 from hangdrill.model.scenario import (
@@ -39,6 +40,7 @@ MAX_STEPS = 1_000_000
 MAX_RESTARTS = 10
 MAX_QUEUE_S = 7 * 86400.0
 MAX_BUFFER = 1_000_000
+MAX_KEEP_DAYS = 36_500.0
 LEAST_MEMORY_OF_A_PROCESS = 256 << 20
 """torch for CPU takes some 220 MiB of a process, before it does anything."""
 STALL_FRACTION = 0.8
@@ -253,6 +255,35 @@ def _recorder(scenario: Scenario) -> Iterator[Problem]:
         yield Problem("recorder.dump_to", "the directory has no name", "leave the key out for the run directory")
 
 
+def _delivery(scenario: Scenario) -> Iterator[Problem]:
+    recorder = scenario.recorder
+    if recorder.deliver_to is not None:
+        if recorder.trigger is not Trigger.COLLECTOR:
+            what = "only the collector delivers"
+            yield Problem("recorder.deliver_to", what, 'use trigger = "collector", or leave deliver_to out')
+        if not recorder.deliver_to.strip():
+            yield Problem("recorder.deliver_to", "the target has no name", "for instance s3://bucket/prefix")
+        if secret := secret_in(recorder.deliver_to):
+            what = f"the URL holds {secret}, which would be stored with every run"
+            yield Problem("recorder.deliver_to", what, "give it in the environment (docs/delivery.md)")
+    within_s = recorder.deliver_within_s
+    yield from _between("recorder.deliver_within_s", within_s, 0.0, MAX_TIMEOUT_S, "s", above=True)
+    if recorder.keep_days is not None:
+        yield from _between("recorder.keep_days", recorder.keep_days, 0.0, MAX_KEEP_DAYS, "days", above=True)
+
+
+def _incident(scenario: Scenario) -> Iterator[Problem]:
+    incident = scenario.incident
+    if incident.has_hook and scenario.recorder.trigger is not Trigger.COLLECTOR:
+        yield Problem("incident", "only the collector calls hooks", 'use trigger = "collector"')
+    if incident.command and not incident.command[0].strip():
+        yield Problem("incident.command", "the command has no name", 'for instance ["notify.sh", "gpu-oncall"]')
+    webhook = incident.webhook
+    if webhook is not None and not webhook.startswith(("https://", "http://", "$")):
+        yield Problem("incident.webhook", "it is no http:// or https:// URL", 'write the URL, or "$NAME"')
+    yield from _between("incident.timeout_s", incident.timeout_s, 0.0, MAX_TIMEOUT_S, "s", above=True)
+
+
 def _expect_ranks(scenario: Scenario) -> Iterator[Problem]:
     expect, world = scenario.expect, scenario.job.world_size
     if expect.culprit is not None and expect.culprits is not None:
@@ -307,5 +338,5 @@ def _between(
 
 RULES: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
     _job, _volumes, _slurm, _memory, _world, _fault_kind, _fault_ranks, _fault_place, _fault_at, _fault_before,
-    _fault_delay, _recorder, _expect_ranks, _expect_within, _expect_survives, kubernetes_mistakes,
+    _fault_delay, _recorder, _delivery, _incident, _expect_ranks, _expect_within, _expect_survives, kubernetes_mistakes,
 )  # fmt: skip

@@ -114,7 +114,9 @@ def _words(info: inspect.Type) -> list[str]:
 
 def _offer_other_tables(problems: list[Problem], info: inspect.Type) -> list[Problem]:
     """A key that is right in another table is offered there: `fault.timeout_s` -> `job.timeout_s`."""
-    homes = {name.rpartition(".")[2]: name for name in _keys(info, "")}
+    homes: dict[str, str] = {}
+    for name in _keys(info, ""):
+        homes.setdefault(name.rpartition(".")[2], name)  # the first table that has it: the job's before the hook's
 
     def offer(problem: Problem) -> Problem:
         home = homes.get(problem.key.rpartition(".")[2])

@@ -20,6 +20,7 @@ __all__ = [
     "Expect",
     "Fault",
     "FaultKind",
+    "Incident",
     "Job",
     "LauncherName",
     "Recorder",
@@ -250,6 +251,25 @@ class Recorder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     buffer_size: int = 2000
     dump_to: str | None = None
     debug_server_interval_s: float = 2.0
+    deliver_to: str | None = None
+    """A URL that fsspec knows, or a directory of this host."""
+    deliver_within_s: float = 30.0
+    """For what is left to deliver once the collector has finished."""
+    keep_days: float | None = None
+    """The promise: what is kept stays so long."""
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who is told of a hang, once. webhook: a URL, or "$NAME" for what the environment has under that name."""
+
+    command: tuple[str, ...] = ()
+    webhook: str | None = None
+    timeout_s: float = 10.0
+
+    @property
+    def has_hook(self) -> bool:
+        """Whether anybody is to be told."""
+        return bool(self.command) or self.webhook is not None
 
 
 class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -278,4 +298,5 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     job: Job
     fault: Fault = msgspec.field(default_factory=Fault)
     recorder: Recorder = msgspec.field(default_factory=Recorder)
+    incident: Incident = msgspec.field(default_factory=Incident)
     expect: Expect = msgspec.field(default_factory=Expect)

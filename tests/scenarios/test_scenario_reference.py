@@ -10,7 +10,7 @@ from msgspec import inspect
 
 from hangdrill.drill.scenario_file import tomllib, validate
 from hangdrill.model.matrix import Cell, Matrix, MatrixAxes, Where
-from hangdrill.model.scenario import Before, Expect, Fault, FaultKind, Job, Recorder, Scenario, Teardown
+from hangdrill.model.scenario import Before, Expect, Fault, FaultKind, Incident, Job, Recorder, Scenario, Teardown
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/scenario.md").read_text()
 SECTIONS = {
@@ -19,6 +19,7 @@ SECTIONS = {
     "[fault]": Fault,
     "fault.before": Before,
     "[recorder]": Recorder,
+    "[incident]": Incident,
     "[expect]": Expect,
     "[matrix]": MatrixAxes,
     "The layers": Matrix,

@@ -1,0 +1,54 @@
+"""`hangdrill deliver`: completes a delivery from the spool, as often as needed. What is there already counts."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from hangdrill.delivery.courier import Courier, Limits
+from hangdrill.delivery.outbox import check_delivery
+from hangdrill.delivery.orders import DeliveryOptions
+from hangdrill.delivery.record import locked, read_manifest, starting_record
+from hangdrill.delivery.secrets import Redactor
+from hangdrill.delivery.stores import is_local, local_path
+from hangdrill.model.delivery import Delivery
+from hangdrill.model.errors import UsageError
+
+__all__ = ["deliver"]
+
+_LOOK_S = 0.5
+
+
+def deliver(
+    evidence: Path,
+    url: str,
+    *,
+    environ: Mapping[str, str],
+    job: str = "",
+    within_s: float = 600.0,
+    limits: Limits | None = None,
+) -> Delivery:
+    """Deliver everything that the manifest lists, then the manifest; the record, as it lies on the disk.
+
+    Raises UsageError when the directory has no manifest or is being delivered elsewhere, MachineError when another
+    process delivers from it. What the store says is in the record, for each artifact.
+    """
+    if is_local(url) and "://" not in url:
+        url = str(local_path(url))
+    check_delivery(DeliveryOptions(url=url, within_s=within_s))
+    if read_manifest(evidence) is None:
+        raise UsageError(
+            "no manifest.json, so this is no evidence directory",
+            where=str(evidence),
+            next_step="name the directory that `hangdrill collect --to` or a drill has made (RUN/evidence)",
+        )
+    with locked(evidence):
+        courier = Courier(evidence, starting_record(evidence, url, job=job), redact=Redactor(environ), limits=limits)
+        until_s = time.monotonic() + within_s
+        courier.take()
+        courier.take_manifest()
+        courier.step()
+        while not courier.settled and time.monotonic() < until_s:
+            courier.wait(min(_LOOK_S, until_s - time.monotonic()))
+            courier.step()
+        courier.give_up(f"the time to deliver ({within_s:g} s) was over")
+        return courier.record
