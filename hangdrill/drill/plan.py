@@ -212,7 +212,6 @@ def _environment(
     python_path = [str(layout.agent_path), scenario.job.env.get("PYTHONPATH", environ.get("PYTHONPATH", ""))]
     defaults = {
         "OMP_NUM_THREADS": environ.get("OMP_NUM_THREADS", "1"),
-        "GLOO_SOCKET_IFNAME": environ.get("GLOO_SOCKET_IFNAME", "lo"),
         "TORCH_FR_BUFFER_SIZE": size,
         "TORCH_NCCL_TRACE_BUFFER_SIZE": size,
         "TORCH_FR_DUMP_ON_TIMEOUT": "1",
