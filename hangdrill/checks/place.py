@@ -8,7 +8,7 @@ from hangdrill.checks.base import Finding, failed
 from hangdrill.checks.evidence import COLLECTED
 from hangdrill.checks.words import list_text, size_text
 from hangdrill.model.run import PlaceFacts, RecordedRun
-from hangdrill.model.scenario import Trigger
+from hangdrill.model.scenario import LauncherName, Trigger
 
 __all__ = ["FREE_SPACE", "describe_layer", "full_disk", "room_left", "why_not_written"]
 
@@ -56,6 +56,8 @@ def room_left(run: RecordedRun) -> str:
 def describe_layer(run: RecordedRun, directory: str) -> str:
     """Why files in a directory go with the job's container; "" when they should not."""
     job = run.scenario.job
+    if job.launcher is LauncherName.KUBERNETES and job.kubernetes.empty_dir_of(directory) is not None:
+        return f"{directory} is in an emptyDir, which is deleted with the pod"
     volume = job.volume_of(directory)
     if not job.contained or (volume is not None and not volume.in_memory):
         return ""
