@@ -17,11 +17,11 @@ from hangdrill.drill.nodes_road import NodesRoad
 from hangdrill.drill.observe import RankObserver
 from hangdrill.drill.plan import Plan, dump_place, launch_request
 from hangdrill.drill.procfs import own_id, pid_inside, read_process, scan
-from hangdrill.drill.roads import NativeRoad, Road, read_manifest
+from hangdrill.drill.roads import NativeRoad, Road, SidecarRoad, read_manifest
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.launchers.protocol import LaunchedJob, Launcher, PlacedJob
-from hangdrill.model.scenario import Teardown
+from hangdrill.model.scenario import LauncherName, Teardown
 from hangdrill.report.progress import Listener
 
 __all__ = ["Session"]
@@ -60,6 +60,8 @@ class Session:
             self.nodes = road.nodes if isinstance(road, NodesRoad) else Nodes(plan, layout)
         if isinstance(road, NativeRoad):
             road.locate = self.locate
+        if isinstance(road, SidecarRoad):
+            road.pod_is_gone = lambda: self.job is not None and not self.job.leftovers()
         self._end_told = False
 
     def tell(self, phase: str, event: str, detail: Mapping[str, object] | None = None, text: str = "") -> None:
@@ -87,6 +89,9 @@ class Session:
 
     def others_are_gone(self) -> bool:
         """Whether every rank that is not a target has ended: then nobody but torchrun waits for the stalled one."""
+        job = self.plan.scenario.job
+        if job.launcher is LauncherName.KUBERNETES and job.kubernetes.engine == "cluster":
+            return False  # its processes are none of this host's, so nobody can tell from here
         targets = set(self.plan.scenario.fault.targets)
         if self.nodes is not None:
             return self.nodes.all_ran() and not set(self.nodes.living_ranks()) - targets
