@@ -11,6 +11,7 @@ import msgspec
 from hangdrill.checks import run_checks
 from hangdrill.checks.evidence import judged_attempt
 from hangdrill.checks.fresh import stale_reason
+from hangdrill.checks.own_dump import foreign_reason
 from hangdrill.diagnosis import diagnose
 from hangdrill.drill.evidence import read_artifacts
 from hangdrill.drill.layout import RunLayout, write_json
@@ -88,7 +89,7 @@ def _diagnose(run: RecordedRun, problems: list[CheckResult]) -> Diagnosis | None
     attempt = judged_attempt(run)
     attempts = {f"{run.evidence_dir}/{artifact.path}": artifact.attempt for artifact in run.artifacts}
     dumps = [dump for own in run.dumps.values() for dump in own if attempts.get(dump.path, attempt) == attempt]
-    fresh = [dump for dump in dumps if not stale_reason(run, dump)]
+    fresh = [dump for dump in dumps if not (stale_reason(run, dump) or foreign_reason(run, dump))]
     stale = sorted({dump.rank for dump in dumps} - {dump.rank for dump in fresh})
     try:
         return diagnose(

@@ -330,6 +330,36 @@ CASES: dict[str, Cases] = {
             "a file without an operation": lambda: with_artifacts(
                 with_dump(held_run(), 1, operations=()), 1, road="native"
             ),
+            "after the end, by a clock that nobody knows": lambda: mutate(
+                with_operations(held_run(), 2, created_ns=ENDED_NS + 60 * SECOND_NS), clocks=()
+            ),
+            "before the run, and no agent to say when its rank began": lambda: mutate(
+                with_operations(held_run(), 2, created_ns=START_NS - 60 * SECOND_NS), clocks=(), agents={}
+            ),
+        },
+    ),
+    "own-dump": Cases(
+        passing={
+            "the agent's own times": held_run,
+            "a trace without a history": gil_run,
+            "p2p went between, so the time is not known": lambda: with_count(
+                held_run(), 2, p2p=3, last_operation_ns=CONFIRMED_NS + 60 * SECOND_NS
+            ),
+            "the rank went on after the pull": lambda: with_count(
+                held_run(), 1, collectives=9, last_operation_ns=PULLED_NS + SECOND_NS
+            ),
+        },
+        failing={
+            "another job's, begun later": lambda: with_operations(held_run(), 0, created_ns=PULLED_NS - SECOND_NS),
+            "another job's, begun earlier": lambda: with_operations(held_run(), 3, created_ns=START_NS + 2 * SECOND_NS),
+            "another world": lambda: with_dump(
+                held_run(), 2, groups=(mutate(held_run().dumps[2][0].groups[0], ranks=(0, 1, 2, 3, 4, 5)),)
+            ),
+        },
+        unknown={
+            "nothing parses": without_dumps(1),
+            "no agent": without_agents,
+            "a stale file": lambda: with_operations(held_run(), 0, created_ns=START_NS - 3600 * SECOND_NS),
         },
     ),
     "parses": Cases(
