@@ -1,0 +1,47 @@
+"""Whether the plan declares a difference: its patterns against the name of a fact, or the id of a line.
+
+A pattern is one of fnmatch. "torch" stands for everything that is said of torch itself; a package, a variable and an
+extension may be named without "package:", "env:" and "extension:".
+"""
+
+import fnmatch
+from collections.abc import Iterable
+
+import msgspec
+
+from hangdrill.model.fingerprint import Fingerprint, changes
+from hangdrill.model.receipt import Difference
+
+__all__ = ["STACK_LINE", "is_declared", "marked", "stack_differences"]
+
+STACK_LINE = "differences/declared"
+
+
+def is_declared(patterns: Iterable[str], *names: str) -> bool:
+    """Whether one of the patterns fits one of the names."""
+    forms = {form for name in names for form in _forms(name)}
+    return any(fnmatch.fnmatchcase(form, pattern) for pattern in patterns for form in forms)
+
+
+def _forms(name: str) -> Iterable[str]:
+    yield name
+    if ":" in name:
+        yield name.partition(":")[2]
+    if name.startswith("torch."):
+        yield "torch"
+
+
+def marked(differences: Iterable[Difference], patterns: tuple[str, ...]) -> tuple[Difference, ...]:
+    """The differences, each with `declared` as the plan has it."""
+    return tuple(
+        msgspec.structs.replace(one, declared=one.declared or is_declared(patterns, one.what, one.line))
+        for one in differences
+    )
+
+
+def stack_differences(baseline: Fingerprint, candidate: Fingerprint) -> tuple[Difference, ...]:
+    """Every fact in which the fingerprints differ."""
+    return tuple(
+        Difference(line=STACK_LINE, what=change.what, baseline=change.before, candidate=change.after)
+        for change in changes(baseline, candidate)
+    )

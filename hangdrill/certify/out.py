@@ -1,0 +1,115 @@
+"""The directory of a certification (OUT): where things are in it, its lock, and what an interrupted one has left.
+
+OUT/
+  plan.toml                the plan as given
+  stacks.json              the stacks with their fingerprints, as of the last command
+  cells/<id>.json          CellResult of every cell that has ended, written whole
+  cells/<id>/              what the cell left: run directories, samples, logs
+  receipt.json             hangdrill.receipt/1
+  receipt.dsse.json        the signed envelope, with --sign
+  checklist.md, checklist.html
+"""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from hangdrill.certify.cells import CellResult
+from hangdrill.drill.layout import make_directory, write_json
+from hangdrill.model.errors import MachineError, UsageError
+
+__all__ = ["Out", "open_out"]
+
+
+class Out(msgspec.Struct, frozen=True):
+    """The paths below one OUT."""
+
+    root: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.toml"
+
+    @property
+    def stacks(self) -> Path:
+        return self.root / "stacks.json"
+
+    @property
+    def cells(self) -> Path:
+        return self.root / "cells"
+
+    @property
+    def receipt(self) -> Path:
+        return self.root / "receipt.json"
+
+    @property
+    def envelope(self) -> Path:
+        return self.root / "receipt.dsse.json"
+
+    @property
+    def checklist(self) -> Path:
+        return self.root / "checklist.md"
+
+    @property
+    def page(self) -> Path:
+        return self.root / "checklist.html"
+
+    def result_of(self, cell_id: str) -> Path:
+        """The file of a cell's result."""
+        return self.cells / f"{cell_id}.json"
+
+    def new_dir_of(self, cell_id: str) -> Path:
+        """The cell's own directory, made anew and empty; an older result of the cell goes too."""
+        self.result_of(cell_id).unlink(missing_ok=True)
+        directory = self.cells / cell_id
+        try:
+            if directory.exists():
+                shutil.rmtree(directory)
+        except OSError as error:
+            hint = "remove it by hand, or name another --out"
+            raise MachineError(f"cannot empty: {error.strerror}", where=str(directory), next_step=hint) from error
+        make_directory(directory)
+        return directory
+
+    def write_result(self, result: CellResult) -> None:
+        """Whole, or not at all."""
+        make_directory(self.result_of(result.id).parent)
+        write_json(self.result_of(result.id), result)
+
+    def finished(self, cell_id: str, key: str) -> CellResult | None:
+        """The result of a cell that has run to its end with the same plan and stacks; else None."""
+        try:
+            found = msgspec.json.decode(self.result_of(cell_id).read_bytes(), type=CellResult)
+        except (OSError, msgspec.DecodeError):
+            return None
+        return found if found.ran and found.key == key else None
+
+
+@contextlib.contextmanager
+def open_out(root: Path, *, resume: bool) -> Iterator[Out]:
+    """OUT, locked for this process. UsageError when it is in use, or is not empty and this is no --resume."""
+    from filelock import FileLock, Timeout
+
+    out = Out(root.absolute())
+    if out.root.exists() and not resume and (not out.root.is_dir() or any(out.root.iterdir())):
+        hint = "add --resume to go on with it, or name another directory with --out"
+        raise UsageError("the directory is not empty", where=str(root), next_step=hint)
+    if resume and not out.plan.is_file():
+        hint = "name the --out of the command that was interrupted, or leave --resume away"
+        raise UsageError("there is no certification to resume", where=str(root), next_step=hint)
+    make_directory(out.root)
+    make_directory(out.cells)
+    lock = FileLock(out.root / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UsageError(
+            "another hangdrill works in this directory", where=str(root), next_step="wait for it, or end it"
+        ) from error
+    try:
+        yield out
+    finally:
+        lock.release()

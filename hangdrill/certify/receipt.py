@@ -1,0 +1,246 @@
+"""From fingerprints and cell results to the receipt. Pure but for hashing the files that it names.
+
+The verdict merges the lines' verdicts. Three lines are of the certification itself: that every cell ran, that what was
+broken on purpose was found broken, and that every difference is declared. An item of the record without any line gets
+an UNKNOWN one, so an empty certification is UNKNOWN and never PASS.
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from hangdrill import __version__
+from hangdrill.certify.cells import CellResult, evidence_file
+from hangdrill.certify.declared import STACK_LINE, marked, stack_differences
+from hangdrill.certify.plan import LoadedPlan
+from hangdrill.certify.stack_lines import stack_lines
+from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
+from hangdrill.model.certify_plan import CertifyPlan
+from hangdrill.model.receipt import (
+    ITEM_TITLES,
+    CellRecord,
+    Control,
+    Difference,
+    EvidenceFile,
+    Item,
+    Line,
+    Receipt,
+    RollbackRecord,
+    Unresolved,
+)
+from hangdrill.model.verdict import Verdict, merge
+
+__all__ = ["CELLS_LINE", "CONTROLS_LINE", "Made", "receipt_of", "time_text"]
+
+CELLS_LINE = "certification/cells"
+CONTROLS_LINE = "certification/controls"
+MOST_NAMED = 5
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """How the certification was made: the plan, the stacks, who, and from when to when (UTC)."""
+
+    loaded: LoadedPlan
+    stacks: Mapping[str, Stack]
+    who: str
+    began: datetime
+    ended: datetime
+
+
+def receipt_of(
+    made: Made, results: Sequence[CellResult], *, resumed: frozenset[str] = frozenset(), out_dir: Path
+) -> Receipt:
+    """The receipt. out_dir: where the results lie, to be named with their hashes."""
+    plan = made.loaded.plan
+    baseline, candidate = made.stacks[BASELINE], made.stacks[CANDIDATE]
+    differences = _differences(plan, baseline, candidate, results)
+    controls = tuple(control for result in results for control in result.controls)
+    lines = (
+        *stack_lines(plan, baseline, candidate),
+        *(line for result in results for line in result.lines),
+        _cells_line(results),
+        _controls_line(controls),
+        _differences_line(differences, baseline, candidate),
+    )
+    lines = _in_order((*lines, *_not_measured(lines)))
+    verdict = merge(line.verdict for line in lines)
+    return Receipt(
+        id=f"{time_text(made.ended)}-{secrets.token_hex(4)}",
+        title=plan.title,
+        verdict=verdict,
+        sentence=_sentence(verdict, lines),
+        plan=made.loaded.record,
+        baseline=baseline.record(),
+        candidate=candidate.record(),
+        other_stacks=tuple(stack.record() for name, stack in made.stacks.items() if name not in (BASELINE, CANDIDATE)),
+        who=made.who,
+        host=candidate.fingerprint.host if candidate.fingerprint is not None else "",
+        hangdrill=__version__,
+        began_at=time_text(made.began),
+        made_at=time_text(made.ended),
+        valid_until=time_text(_valid_until(plan, made.ended)),
+        ring=plan.ring.name,
+        cells=tuple(_record(result, resumed) for result in results),
+        lines=lines,
+        differences=differences,
+        checkpoint_pairs=tuple(pair for result in results for pair in result.checkpoint_pairs),
+        rollback=_rollback(plan, results),
+        controls=controls,
+        work=tuple(work for result in results for work in result.work),
+        unresolved=_unresolved(differences, results),
+        artifacts=_artifacts(results, out_dir),
+    )
+
+
+def time_text(time: datetime) -> str:
+    """RFC 3339, to the second, in UTC: "2026-11-29T23:40:00Z"."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _valid_until(plan: CertifyPlan, ended: datetime) -> datetime:
+    """After valid_days, or when the day begins on which the fallback expires: what comes first."""
+    until = ended + timedelta(days=plan.valid_days)
+    if not plan.rollback.expires:
+        return until
+    expires = date.fromisoformat(plan.rollback.expires)
+    return min(until, datetime(expires.year, expires.month, expires.day, tzinfo=ended.tzinfo))
+
+
+def _differences(
+    plan: CertifyPlan, baseline: Stack, candidate: Stack, results: Sequence[CellResult]
+) -> tuple[Difference, ...]:
+    of_stacks: tuple[Difference, ...] = ()
+    if baseline.fingerprint is not None and candidate.fingerprint is not None:
+        of_stacks = stack_differences(baseline.fingerprint, candidate.fingerprint)
+    seen = tuple(difference for result in results for difference in result.differences)
+    return marked((*of_stacks, *seen), plan.declared)
+
+
+def _cells_line(results: Sequence[CellResult]) -> Line:
+    claim = "every cell of the plan ran to its end"
+    idle = [result for result in results if not result.ran]
+    detail, mend = f"{len(results)} cells", ""
+    if not results:
+        detail, mend = "the plan has no cell, so nothing was measured", "name topologies in the plan"
+    elif idle:
+        named = "; ".join(f"{result.id}: {result.why_not}" for result in idle[:MOST_NAMED])
+        more = f"; and {len(idle) - MOST_NAMED} more" if len(idle) > MOST_NAMED else ""
+        detail, mend = f"{len(idle)} of {len(results)} did not: {named}{more}", "mend that, and add --resume"
+    verdict = Verdict.PASS if results and not idle else Verdict.UNKNOWN
+    return Line(id=CELLS_LINE, item=Item.DIFFERENCES, verdict=verdict, claim=claim, detail=detail, mend=mend)
+
+
+def _controls_line(controls: Sequence[Control]) -> Line:
+    claim = "what was broken on purpose (a recorder switched off) was found broken"
+    broken = [control for control in controls if not control.held]
+    detail, mend = f"{len(controls)} negative controls held", ""
+    if not controls:
+        detail, mend = "no negative control ran: a PASS would prove nothing", "run the cells of controls"
+    elif broken:
+        detail = "; ".join(f"{one.name} came to {one.got.value}, not {one.expected.value}" for one in broken)
+        mend = "trust no line of this receipt before it is known why"
+    verdict = Verdict.PASS if controls and not broken else Verdict.UNKNOWN
+    evidence = tuple(path for control in controls for path in control.evidence)
+    return Line(
+        id=CONTROLS_LINE,
+        item=Item.RECORDER,
+        verdict=verdict,
+        claim=claim,
+        detail=detail,
+        mend=mend,
+        evidence=evidence,
+    )
+
+
+def _differences_line(differences: Sequence[Difference], baseline: Stack, candidate: Stack) -> Line:
+    claim = "every difference between the stacks is declared in the plan"
+    undeclared = [difference.what for difference in differences if not difference.declared]
+    missing = next((stack for stack in (baseline, candidate) if stack.fingerprint is None), None)
+    verdict, mend = Verdict.PASS, ""
+    detail = f"{len(differences)} differences, all declared" if differences else "no difference"
+    if undeclared:
+        named = ", ".join(undeclared[:MOST_NAMED])
+        more = f" and {len(undeclared) - MOST_NAMED} more" if len(undeclared) > MOST_NAMED else ""
+        verdict, detail = Verdict.FAIL, f"{len(undeclared)} of {len(differences)} are not declared: {named}{more}"
+        mend = "make the stacks alike, or name what is meant to differ in the plan's `declared`"
+    elif missing is not None:
+        verdict, detail, mend = Verdict.UNKNOWN, missing.missing, missing.next_step
+    return Line(id=STACK_LINE, item=Item.DIFFERENCES, verdict=verdict, claim=claim, detail=detail, mend=mend)
+
+
+def _not_measured(lines: Sequence[Line]) -> Iterator[Line]:
+    told = {line.item for line in lines}
+    for item in Item:
+        if item not in told:
+            yield Line(
+                id=f"record/{item.value}",
+                item=item,
+                verdict=Verdict.UNKNOWN,
+                claim=f"the record speaks of this: {ITEM_TITLES[item].lower()}",
+                detail="no cell of this plan measured it",
+                mend="complete the plan",
+            )
+
+
+def _in_order(lines: Sequence[Line]) -> tuple[Line, ...]:
+    """By item; within one, as they came."""
+    order = list(Item)
+    return tuple(sorted(lines, key=lambda line: order.index(line.item)))
+
+
+def _sentence(verdict: Verdict, lines: Sequence[Line]) -> str:
+    counts = Counter(line.verdict for line in lines)
+    if verdict is Verdict.PASS:
+        return f"all {len(lines)} lines pass"
+    first = next(line for line in lines if line.verdict is verdict)
+    parts = [f"{counts[one]} {one.value}" for one in (Verdict.FAIL, Verdict.UNKNOWN) if counts[one]]
+    return f"of {len(lines)} lines {' and '.join(parts)}; the first: {first.claim}: {first.detail or 'no detail'}"
+
+
+def _record(result: CellResult, resumed: frozenset[str]) -> CellRecord:
+    return CellRecord(
+        id=result.id,
+        topology=result.topology,
+        verdict=merge(line.verdict for line in result.lines) if result.ran else Verdict.UNKNOWN,
+        ran=result.ran,
+        wall_s=result.wall_s,
+        resumed=result.id in resumed,
+        why_not=result.why_not,
+    )
+
+
+def _rollback(plan: CertifyPlan, results: Sequence[CellResult]) -> RollbackRecord:
+    """What a cell proved; without one, what the plan says, unproven."""
+    for result in results:
+        if result.rollback is not None:
+            return result.rollback
+    said = plan.rollback
+    return RollbackRecord(
+        owner=said.owner, where=said.where, verify=said.verify, expires=said.expires, detail="it was not tried"
+    )
+
+
+def _unresolved(differences: Sequence[Difference], results: Sequence[CellResult]) -> tuple[Unresolved, ...]:
+    found = [
+        Unresolved(
+            line=one.line,
+            what=f"{one.what}: {one.baseline or 'none'} -> {one.candidate or 'none'}",
+            next_step="make the stacks alike, or declare it",
+        )
+        for one in differences
+        if not one.declared
+    ]
+    return (*found, *(one for result in results for one in result.unresolved))
+
+
+def _artifacts(results: Sequence[CellResult], out_dir: Path) -> tuple[EvidenceFile, ...]:
+    """Every file of evidence, and the results of the cells themselves, by path."""
+    found = {file.path: file for result in results for file in result.artifacts}
+    for name in ("plan.toml", "stacks.json", *(f"cells/{result.id}.json" for result in results)):
+        if (out_dir / name).is_file():
+            found[name] = evidence_file(out_dir / name, out_dir)
+    return tuple(found[path] for path in sorted(found))

@@ -1,0 +1,163 @@
+"""One certification from plan to receipt: the only module of this room that knows the order.
+
+ 1. out           the directory, locked; the plan as given is kept in it
+ 2. fingerprints  of every stack that the plan names; a stack that is missing is no reason to stop
+ 3. cells         one after the other; each result is a file as soon as the cell has ended
+ 4. receipt       from the fingerprints and the cells' results: lines, differences, verdict
+
+With `resume`, a cell that has ended is not run again, as long as the plan and its stacks are the same (`key_of`).
+Ctrl-C ends the running cell and everything that it started; what has ended stays.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from hangdrill.certify.cells import Cell, CellContext, CellResult
+from hangdrill.certify.fingerprints import read_stack
+from hangdrill.certify.matrix import cells_of
+from hangdrill.certify.out import Out, open_out
+from hangdrill.certify.plan import LoadedPlan
+from hangdrill.certify.receipt import Made, receipt_of
+from hangdrill.certify.running import blocked_by, key_of, left_out, run_cell
+from hangdrill.certify.selection import chosen
+from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
+from hangdrill.drill.layout import write_json
+from hangdrill.drill.waiting import Interrupt, handling_signals
+from hangdrill.model.errors import Interrupted
+from hangdrill.model.receipt import Receipt
+from hangdrill.report.progress import Listener, NoopListener
+
+__all__ = ["NoopWatcher", "Watcher", "certify"]
+
+
+class Watcher(Protocol):
+    """Who watches a certification. It must not fail and must not block."""
+
+    def stack(self, stack: Stack) -> None:
+        """A stack was looked at."""
+
+    def begins(self, cell: Cell, number: int, total: int) -> None:
+        """A cell begins; number counts from 1."""
+
+    def ended(self, result: CellResult, *, resumed: bool) -> None:
+        """A cell has ended, or its earlier result is taken."""
+
+
+class NoopWatcher:
+    """Watches nothing."""
+
+    def stack(self, stack: Stack) -> None:
+        """Nothing."""
+
+    def begins(self, cell: Cell, number: int, total: int) -> None:
+        """Nothing."""
+
+    def ended(self, result: CellResult, *, resumed: bool) -> None:
+        """Nothing."""
+
+
+def certify(
+    loaded: LoadedPlan,
+    *,
+    out_dir: Path,
+    environ: Mapping[str, str],
+    who: str,
+    clock: Callable[[], datetime],
+    resume: bool = False,
+    only: Sequence[str] = (),
+    watcher: Watcher | None = None,
+    listener: Listener | None = None,
+    cells: Sequence[Cell] | None = None,
+) -> Receipt:
+    """Run the plan and write OUT/receipt.json. clock: gives the time in UTC. cells: those of the plan, unless given.
+
+    Raises UsageError, MachineError, or Interrupted once everything that was started has ended.
+    """
+    watcher = watcher or NoopWatcher()
+    plan = loaded.plan
+    every = tuple(cells) if cells is not None else cells_of(plan)
+    selected = {cell.id for cell in chosen(every, only)}
+    began = clock()
+    with open_out(out_dir, resume=resume) as out, Interrupt() as interrupt, handling_signals(interrupt):
+        out.plan.write_text(loaded.record.text, encoding="utf-8")
+        try:
+            stacks = read_stacks(loaded, environ, interrupt, watcher)
+            write_json(out.stacks, [stack.record() for stack in stacks.values()])
+            run = _Run(loaded, out, stacks, environ, interrupt, listener or NoopListener(), watcher, resume)
+            results = [
+                run.take_or_run(cell, at, len(every), selected=cell.id in selected) for at, cell in enumerate(every, 1)
+            ]
+        except Interrupted as error:
+            hint = f"the same command with --resume --out {out_dir} goes on"
+            raise Interrupted(error.what, next_step=hint) from error
+        made = Made(loaded=loaded, stacks=stacks, who=who, began=began, ended=clock())
+        receipt = receipt_of(made, results, resumed=frozenset(run.resumed), out_dir=out.root)
+        write_json(out.receipt, receipt)
+    return receipt
+
+
+def read_stacks(
+    loaded: LoadedPlan, environ: Mapping[str, str], interrupt: Interrupt, watcher: Watcher
+) -> dict[str, Stack]:
+    """Every stack of the plan by name, the two sides first."""
+    plan = loaded.plan
+    wanted = [(BASELINE, plan.baseline), (CANDIDATE, plan.candidate)]
+    wanted += [(stack.name, stack) for stack in plan.checkpoint.stack]
+    stacks = {}
+    for name, one in wanted:
+        stacks[name] = read_stack(name, one.python, env=one.env, environ=environ, interrupt=interrupt)
+        watcher.stack(stacks[name])
+    return stacks
+
+
+class _Run(msgspec.Struct, frozen=True):
+    """What all cells share."""
+
+    loaded: LoadedPlan
+    out: Out
+    stacks: dict[str, Stack]
+    environ: Mapping[str, str]
+    interrupt: Interrupt
+    listener: Listener
+    watcher: Watcher
+    resume: bool
+    resumed: set[str] = msgspec.field(default_factory=set)
+
+    def take_or_run(self, cell: Cell, number: int, total: int, *, selected: bool) -> CellResult:
+        """The earlier result if it is still good, else the cell is run, if it is selected and can be."""
+        self.interrupt.check()
+        key = key_of(cell, self.loaded.plan, self.stacks)
+        earlier = self.out.finished(cell.id, key) if self.resume else None
+        if earlier is not None:
+            self.resumed.add(cell.id)
+            self.watcher.ended(earlier, resumed=True)
+            return earlier
+        if not selected:
+            return left_out(cell)
+        self.watcher.begins(cell, number, total)
+        result = self._run(cell, key)
+        self.out.write_result(result)
+        self.watcher.ended(result, resumed=False)
+        return result
+
+    def _run(self, cell: Cell, key: str) -> CellResult:
+        context = CellContext(
+            plan=self.loaded.plan,
+            stacks=self.stacks,
+            out_dir=self.out.root,
+            cell_dir=self.out.new_dir_of(cell.id),
+            environ=self.environ,
+            interrupt=self.interrupt,
+            listener=self.listener,
+        )
+        blocked = blocked_by(cell, self.stacks, self.environ)
+        if blocked is not None:
+            return blocked
+        began_s = time.monotonic()
+        result = run_cell(cell, context)
+        return msgspec.structs.replace(result, key=key, wall_s=round(time.monotonic() - began_s, 3))
