@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hangdrill.cli.hosts import host_options, serve, take_host_words, with_nnodes
 from hangdrill.cli.output import console, default_out_dir, print_json, python_of, show_result, write_reports
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class RunCommand(click.Command):
 @click.option("--group", help="The group of that operation: a name, or global ranks as 0,1.")
 @click.option("--at", help="Where instead: init, step:N, destroy or dataloader.")
 @click.option("--trigger", help="The evidence's road: collector, native or debug-server.")
+@host_options
 @click.pass_context
 def run(
     context: click.Context,
@@ -75,14 +77,23 @@ def run(
     SCENARIO is a shipped name (quick/ddp-hold), a group (quick, faults), a pattern ('faults/ddp-*'), a file or a
     directory.
     """
+    hosts = take_host_words(words)
+    words["nnodes"] = hosts.nnodes if words["script"] or words["workload"] else None
     items = _with_launcher(_scenarios(scenarios, words, context.meta[SCRIPT_ARGUMENTS]), launcher)
+    items = with_nnodes(items, hosts.nnodes)
+    if hosts.node:
+        return serve(items, hosts, out)
     out_dir = (out or default_out_dir(Path.cwd(), time.time())).absolute()
     screen = console(stderr=as_json)
     for warning in dict.fromkeys(text for named in items for text in named.warnings):
         click.echo(f"warning: {warning}", err=True)
     earlier = _results_in(out_dir, items) if resume else {}
     left = [named for named in items if named.name not in earlier]
-    ran = _run(left, out_dir, jobs=jobs, python=python_of(python, os.environ), screen=screen) if left else []
+    ran = (
+        _run(left, out_dir, jobs=jobs, python=python_of(python, os.environ), environ=hosts.environ(), screen=screen)
+        if left
+        else []
+    )
     found = {**earlier, **{result.scenario: result for result in ran}}
     results = [found[named.name] for named in items]
     return _tell(results, out_dir, screen, as_json=as_json, junit=junit)
@@ -107,7 +118,7 @@ def _results_in(out_dir: Path, items: "list[NamedScenario]") -> "dict[str, Drill
 
 
 def _run(
-    items: "list[NamedScenario]", out_dir: Path, *, jobs: int, python: str, screen: "Console"
+    items: "list[NamedScenario]", out_dir: Path, *, jobs: int, python: str, environ: dict[str, str], screen: "Console"
 ) -> "list[DrillResult]":
     """Run them under a display that fits: live at a terminal, else a line an event."""
     from contextlib import ExitStack
@@ -126,7 +137,7 @@ def _run(
             out_dir=out_dir,
             jobs=jobs,
             python=python,
-            environ=dict(os.environ),
+            environ=environ,
             listener_for=live.listener if live is not None else plain,
         )
 

@@ -34,6 +34,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     script: str | None = None
     args: tuple[str, ...] = ()
     nproc: int | None = None
+    nnodes: int | None = None
     backend: str | None = None
     steps: int | None = None
     timeout_s: float | None = None
@@ -102,6 +103,7 @@ def _job(words: Words) -> dict[str, Any]:
             workload=words.workload,
             script=words.script,
             nproc_per_node=words.nproc,
+            nnodes=words.nnodes,
             backend=words.backend,
             steps=words.steps,
             timeout_s=words.timeout_s,
@@ -134,7 +136,7 @@ def _expected_dumps(words: Words, kind: str, ranks: Sequence[int]) -> str | list
         return "none"
     aborts = kind in ABORTS_ON_GLOO and (words.backend or "gloo") == "gloo"
     if kind in DUMPLESS or aborts:
-        return [rank for rank in range(words.nproc or DEFAULT_WORLD) if rank not in ranks]
+        return [rank for rank in range((words.nproc or DEFAULT_WORLD) * (words.nnodes or 1)) if rank not in ranks]
     return "all"
 
 

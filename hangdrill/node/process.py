@@ -8,14 +8,14 @@ is left.
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hangdrill.drill.control import ControlReader
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.plan import Plan
 from hangdrill.drill.procfs import own_id
 from hangdrill.drill.waiting import Interrupt
-from hangdrill.model.errors import HangdrillError
+from hangdrill.model.errors import HangdrillError, MachineError
 from hangdrill.model.run import Leftover, NodeFault, NodeStatus
 from hangdrill.model.scenario import Trigger
 from hangdrill.node.addresses import free_port, own_address
@@ -36,9 +36,20 @@ MARGIN_S = 120.0
 LONGEST_TICK_S = 1.0
 
 
-def serve_node(options: NodeOptions, environ: Mapping[str, str], interrupt: Interrupt) -> int:
-    """Serve until the end; torchrun's exit code. Raises HangdrillError when this host cannot take part."""
+def serve_node(
+    options: NodeOptions,
+    environ: Mapping[str, str],
+    interrupt: Interrupt,
+    *,
+    tell: Callable[[str], None] = lambda text: None,
+) -> int:
+    """Serve until the end; torchrun's exit code. tell: for people who watch.
+
+    Raises MachineError when this host cannot take part or had to end its part by itself, Interrupted on a signal:
+    everything on this host has been ended then.
+    """
     layout = RunLayout(options.run.absolute())
+    tell(f"node {options.node}: waiting for the drill in {layout.root}")
     plan = wait_for_plan(layout, options.node, interrupt)
     claim(layout, options.node)
     place, fault = make_place(plan, options.local_dir)
@@ -54,7 +65,7 @@ def serve_node(options: NodeOptions, environ: Mapping[str, str], interrupt: Inte
         guard = start_guard(charge)
         jobs = LocalJobs(plan, place, fault, options.node, environ)
         return NodeProcess(
-            plan, layout=layout, place=place, jobs=jobs, options=options, guard=guard, interrupt=interrupt
+            plan, layout=layout, place=place, jobs=jobs, options=options, guard=guard, interrupt=interrupt, tell=tell
         ).run()
     finally:
         remove_place(place)
@@ -75,6 +86,7 @@ class NodeProcess:
         options: NodeOptions,
         guard: Guard,
         interrupt: Interrupt,
+        tell: Callable[[str], None],
     ) -> None:
         self._plan = plan
         self._layout = layout
@@ -82,6 +94,7 @@ class NodeProcess:
         self._jobs = jobs
         self._guard = guard
         self._interrupt = interrupt
+        self._tell = tell
         self._control = ControlReader(place.control)
         self._endpoint = ""
         self._address = ""
@@ -109,6 +122,12 @@ class NodeProcess:
             raise
         finally:
             self._end(kill=kill)
+        self._say(self._problem or "done")
+        self._interrupt.check()
+        if self._problem:
+            raise MachineError(
+                self._problem, where=str(self._layout.root), next_step="everything on this host was ended; see node 0"
+            )
         return self._jobs.exit_code()
 
     def _meet(self) -> None:
@@ -133,6 +152,7 @@ class NodeProcess:
             self._jobs.start_collector(self._layout.node_evidence(self._options.node))
         self._jobs.start_torchrun(endpoint=self._endpoint, address=self._address)
         self._state = "running"
+        self._say(f"started torchrun of {self._plan.name}, meeting at {self._endpoint}, from {self._address}")
 
     def _serve(self) -> bool:
         """Pass on what the controller orders until it ends the job; whether it wants it killed."""
@@ -178,6 +198,9 @@ class NodeProcess:
         self._leftovers = self._jobs.leftovers()
         self._state = "finished"
         self._shared.finish(LAST_WORD_S)
+
+    def _say(self, text: str) -> None:
+        self._tell(f"node {self._options.node}: {text}")
 
     def _status(self, beat: int) -> NodeStatus:
         ranks = self._control.facts()

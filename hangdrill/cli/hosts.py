@@ -1,0 +1,94 @@
+"""`hangdrill run --nnodes --node-rank`: the same command on every host. On the first it is the controller, on
+every other one the node process of that drill: it waits for the run directory, serves, and says what it does."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from hangdrill.drill.scenario_file import NamedScenario
+    from hangdrill.model.errors import ExitCode
+
+__all__ = ["HostWords", "host_options", "serve", "take_host_words", "with_nnodes"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--nnodes", type=click.IntRange(min=1), help="Hosts; --nproc counts the ranks of each."),
+    click.option("--node-rank", type=click.IntRange(min=0), help="Which host this is, from 0; all share --out."),
+    click.option("--address", help="This host's address for the others.  [default: by the routing table]"),
+    click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where they meet.  [default: a free port of node 0]"),
+)
+
+
+class HostWords:
+    """What was said of the hosts."""
+
+    def __init__(
+        self, nnodes: int | None, node_rank: int | None, address: str | None, rdzv_endpoint: str | None
+    ) -> None:
+        self.nnodes = nnodes
+        self.node = node_rank or 0
+        self.address = address or ""
+        self.endpoint = rdzv_endpoint or ""
+
+    def environ(self) -> dict[str, str]:
+        """This process's, with what the launcher of node 0 must know."""
+        from hangdrill.launchers.hosts import ADDRESS_VARIABLE, ENDPOINT_VARIABLE
+
+        said = {ADDRESS_VARIABLE: self.address, ENDPOINT_VARIABLE: self.endpoint}
+        return {**os.environ, **{name: value for name, value in said.items() if value}}
+
+
+def host_options(command: F) -> F:
+    """Add the options."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def take_host_words(words: dict[str, Any]) -> HostWords:
+    """Take them out of the command's words."""
+    names = ("nnodes", "node_rank", "address", "rdzv_endpoint")
+    return HostWords(**{name: words.pop(name) for name in names})
+
+
+def with_nnodes(items: "list[NamedScenario]", nnodes: int | None) -> "list[NamedScenario]":
+    """The same scenarios on so many hosts; each is checked again."""
+    import msgspec
+
+    from hangdrill.drill.scenario_file import validate
+
+    if nnodes is None:
+        return items
+    tables = [msgspec.to_builtins(named.scenario) for named in items]
+    for table in tables:
+        table["job"]["nnodes"] = nnodes
+    return [
+        validate(table, name=named.name, path=named.path, source="--nnodes")
+        for named, table in zip(items, tables, strict=True)
+    ]
+
+
+def serve(items: "list[NamedScenario]", words: HostWords, out: Path | None) -> "ExitCode":
+    """Be the node process of each drill in turn."""
+    from hangdrill.drill.waiting import Interrupt, handling_signals
+    from hangdrill.model.errors import ExitCode
+    from hangdrill.node.joining import NodeOptions
+    from hangdrill.node.process import serve_node
+
+    if out is None:
+        raise click.UsageError("--node-rank needs --out: the directory that node 0 was given, which all hosts share.")
+    for named in items:
+        if words.node >= named.scenario.job.nnodes:
+            raise click.UsageError(f"{named.name} has {named.scenario.job.nnodes} nodes, counted from 0: add --nnodes.")
+    with Interrupt() as interrupt, handling_signals(interrupt):
+        for named in items:
+            options = NodeOptions(
+                run=(out / named.name).absolute(), node=words.node, address=words.address, endpoint=words.endpoint
+            )
+            serve_node(options, os.environ, interrupt, tell=click.echo)
+    return ExitCode.PASS
