@@ -38,7 +38,7 @@ def test_passed_drill_shows_checks_ranks_sentence_and_verdict():
     assert "1   absent (hold)   2.0 KiB by handler   all_reduce #3 of default_pg   train.py:42" in text
     sentence = "rank 1 never entered all_reduce #4 of default_pg; ranks 0, 2, 3 waited 5.0 s; held at train.py:42"
     assert f" {sentence}" in text
-    assert "PASS  quick/ddp-hold in 9.8 s; checks: 19 passed" in text
+    assert "PASS  quick/ddp-hold in 9.8 s; checks: 20 passed" in text
 
 
 def test_ranks_are_shown_from_the_result_alone():
@@ -52,8 +52,8 @@ def test_failed_drill_shows_the_mend_and_says_once_that_nothing_arrived():
     text = words_of(printed(print_result, result_of(run), RUN_DIR, run))
     assert "gloo has no abort hook, so torch never dumps by itself mend: use trigger" in text
     assert text.count("no dump arrived") == 1
-    assert "11 checks UNKNOWN" in text
-    assert "checks: 5 passed, 1 failed, 13 unknown" in text
+    assert "12 checks UNKNOWN" in text
+    assert "checks: 5 passed, 1 failed, 14 unknown" in text
 
 
 def test_result_of_a_drill_that_never_ran_is_printed():
