@@ -1,7 +1,7 @@
 """A drill's objects in a cluster, through the official client: apply, follow by polling, delete, look what is left.
 
-Only the context that the scenario names is used, and only what carries the run's label is read or deleted. Tried against
-an API server of the tests, which speaks these few calls; not against a cluster.
+Only the context that the scenario names is used, and only what carries the run's label is read or deleted. Tried
+against an API server of the tests, which speaks these few calls; not against a cluster.
 """
 
 import contextlib

@@ -1,8 +1,9 @@
 """The pod of a drill: the ranks' container, the collector as a native sidecar, and what they share. Pure.
 
-The sidecar (an init container that is restarted always) starts before the ranks and gets its TERM after they have ended,
-so that it outlives them by what is left of the grace period. Both run as one user and see each other's processes. Of the
-run directory each container gets what it needs, at its own path: the ranks cannot touch their evidence.
+The sidecar (an init container that is restarted always) starts before the ranks and gets its TERM after they have
+ended, so that it outlives them by what is left of the grace period. Both run as one user and see each other's
+processes. Of the run directory each container gets what it needs, at its own path: the ranks cannot touch their
+evidence.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,17 @@ from hangdrill.model.errors import UsageError
 from hangdrill.model.kubernetes import Kubernetes, RunVolume
 from hangdrill.model.scenario import Volume
 
-__all__ = ["COLLECTOR", "CONTROLLER_LABEL", "RANKS", "RUN", "RUN_LABEL", "Document", "PodOrder", "labels", "pod_template"]
+__all__ = [
+    "COLLECTOR",
+    "CONTROLLER_LABEL",
+    "RANKS",
+    "RUN",
+    "RUN_LABEL",
+    "Document",
+    "PodOrder",
+    "labels",
+    "pod_template",
+]
 
 Document: TypeAlias = dict[str, Any]
 """A part of a manifest, in Kubernetes' own shape."""
@@ -87,7 +98,14 @@ def labels(order: PodOrder) -> dict[str, str]:
 def _ranks(order: PodOrder, mounts: list[Document]) -> Document:
     settings = order.settings
     amounts = {**settings.resources, **({"nvidia.com/gpu": str(settings.gpus)} if settings.gpus else {})}
-    container = _container(order, RANKS, _image(settings, settings.image), order.command, order.environ, mounts)
+    container = _container(
+        order,
+        name=RANKS,
+        image=_image(settings, settings.image),
+        command=order.command,
+        environ=order.environ,
+        mounts=mounts,
+    )
     if amounts:
         container["resources"] = {"requests": amounts, "limits": dict(amounts)}
     return container
@@ -98,7 +116,14 @@ def _collector(order: PodOrder, shared: list[Document]) -> Document:
     seen = [{**mount, "readOnly": True} if mount["name"] != "sockets" else mount for mount in shared]
     mounts = [*(_part(order, name, read_only) for name, read_only in _COLLECTOR_SEES.items()), *seen]
     image = _image(settings, settings.collector_image or settings.image)
-    container = _container(order, COLLECTOR, image, order.collector, order.collector_environ, mounts)
+    container = _container(
+        order,
+        name=COLLECTOR,
+        image=image,
+        command=order.collector,
+        environ=order.collector_environ,
+        mounts=mounts,
+    )
     container["restartPolicy"] = "Always"
     container["resources"] = {
         "requests": {"cpu": "100m", "memory": "128Mi"},
@@ -109,6 +134,7 @@ def _collector(order: PodOrder, shared: list[Document]) -> Document:
 
 def _container(
     order: PodOrder,
+    *,
     name: str,
     image: str,
     command: tuple[str, ...],

@@ -60,9 +60,7 @@ class PodmanLauncher:
         host = {RANKS: self._of_host(request, ranks)}
         if collector is not None:
             host[COLLECTOR] = self._of_host(request, collector)
-        pod = reduced(
-            template, run_id=request.run_id, host=host, log_path=request.log_path, directory=request.cwd
-        )
+        pod = reduced(template, run_id=request.run_id, host=host, log_path=request.log_path, directory=request.cwd)
         places = {mount.target: mount for name in host for mount in mounts_of(pod, name)}
         own = set(ranks.own_dirs) | {request.run_dir} | set(empty_dirs_of(pod, RANKS))
         own -= {path for path in own if find_mounted(places.values(), path) is not None}
@@ -71,7 +69,11 @@ class PodmanLauncher:
     def _order(self, request: LaunchRequest) -> PodOrder:
         """The run directory as it lies on this host."""
         settings = msgspec.structs.replace(
-            self._settings, image=Podman.image(request.run_id), collector_image=None, run_volume="hostPath:/", mount_path="/"
+            self._settings,
+            image=Podman.image(request.run_id),
+            collector_image=None,
+            run_volume="hostPath:/",
+            mount_path="/",
         )
         return PodOrder(
             run_id=request.run_id,

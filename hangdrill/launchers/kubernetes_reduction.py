@@ -8,8 +8,8 @@ What is reduced, because this podman does not know it (docs/kubernetes.md lists 
 - resources, node selector, service account, the seccomp profile and most of the Downward API are left out
 - the network is the host's, as in every drill on one host
 
-Added, so that no image is built: the host's programs and the ranks' environment, by hostPath as `box.py` decides, and the
-ranks' output, which goes to job.log.
+Added, so that no image is built: the host's programs and the ranks' environment, by hostPath as `box.py` decides; and
+the ranks' output goes to job.log.
 """
 
 from collections.abc import Iterable

@@ -55,7 +55,7 @@ class Podman:
         self._call("pod", "ps", "--quiet")
 
     def play(self, pod: Document, root: bytes, run_id: str) -> None:
-        """Import the root directory as the run's own image and start the pod. What was made is removed if that fails."""
+        """Import the root directory as the run's own image and start the pod. All is removed if that fails."""
         try:
             self._call("import", "-", self.image(run_id), given=root)
             self._call("play", "kube", "-", given=json.dumps(pod).encode())

@@ -1,0 +1,181 @@
+"""Manifests against the published schemas, offline: every mistake with its path, not only the first one.
+
+The schemas are those of the package kubernetes-validate, the strict ones (an unknown field is a mistake). A JobSet is no
+part of Kubernetes: its own schema lies beside this file, and its job templates are checked with Kubernetes' schemas.
+What only an API server knows (admission, quotas, names that are taken, fields that exclude each other) is not seen.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hangdrill.model.errors import MachineError, UsageError
+
+__all__ = ["Mistake", "check_documents", "latest_version", "read_documents"]
+
+JOBSET = ("jobset.x-k8s.io/v1alpha2", "JobSet")
+_FOLDER = "kubernetes-json-schema"
+_LONGEST_VALUE = 60
+
+
+class Mistake(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """document counts from 0 in the file; path as kubectl writes it: spec.containers[0].image."""
+
+    document: int
+    path: str
+    what: str
+    hint: str = ""
+
+
+def read_documents(path: Path) -> tuple[Any, ...]:
+    """The documents of a YAML or JSON file, without empty ones. UsageError when it cannot be read."""
+    yaml = _import("yaml")
+    try:
+        found = tuple(one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UsageError(f"it is no YAML that can be read: {first}", where=str(path)) from error
+    if not found:
+        raise UsageError("there is no document in it", where=str(path), next_step="name a manifest")
+    return found
+
+
+def latest_version() -> str:
+    """The newest Kubernetes whose schemas are installed, as 1.37."""
+    known = _import("kubernetes_validate")
+    return str(known.major_minor(known.latest_version()))
+
+
+def check_documents(documents: Iterable[Any], version: str | None = None) -> tuple[Mistake, ...]:
+    """Every mistake of all documents. version: of Kubernetes, as 1.31; default: the latest that is known.
+
+    UsageError for a version that is not known, MachineError without the packages of the extra `kubernetes`.
+    """
+    schemas = _Schemas(version or latest_version())
+    return tuple(
+        mistake for number, document in enumerate(documents) for mistake in sorted(_mistakes(number, document, schemas))
+    )
+
+
+class _Schemas:
+    """The strict schemas of one version."""
+
+    def __init__(self, version: str) -> None:
+        known = _import("kubernetes_validate")
+        match = [one for one in known.all_versions() if known.major_minor(one) == version.removeprefix("v")]
+        if not match:
+            newest = ", ".join(known.major_minor(one) for one in known.all_versions()[-3:])
+            raise UsageError(
+                f"there are no schemas of Kubernetes {version}", next_step=f"use one of {newest}, or older"
+            )
+        self._folder = f"v{match[-1]}-local-strict"
+        self._root = Path(known.__file__).parent / _FOLDER / self._folder
+
+    def validator(self, api_version: str, kind: str) -> Any | None:  # noqa: ANN401  # jsonschema's own class
+        """None when there is no such kind."""
+        jsonschema, referencing = _import("jsonschema"), _import("referencing")
+        if (api_version, kind) == JOBSET:
+            path = Path(__file__).parent / "jobset.schema.json"
+        else:
+            group, _, number = api_version.rpartition("/")
+            parts = [kind.lower(), *([group.split(".")[0]] if group else []), number]
+            path = self._root / ("-".join(parts) + ".json")
+        if "/" in kind or not path.is_file():
+            return None
+        schema = json.loads(path.read_bytes())
+        definitions = json.loads((self._root / "_definitions.json").read_bytes())
+        from_contents = referencing.Resource.from_contents
+        registry = from_contents(definitions) @ referencing.Registry()
+        if (api_version, kind) == JOBSET:  # its references are relative to its own name
+            registry = registry.with_resource("https://hangdrill/api/_definitions.json", from_contents(definitions))
+        return jsonschema.Draft202012Validator(schema, registry=from_contents(schema) @ registry)
+
+
+def _mistakes(number: int, document: Any, schemas: _Schemas) -> Iterator[Mistake]:  # noqa: ANN401  # any YAML
+    if not isinstance(document, dict):
+        yield Mistake(document=number, path="", what=f"a manifest is a table, and this is {_kind(document)}")
+        return
+    names = {key: document.get(key) for key in ("apiVersion", "kind")}
+    for key, value in names.items():
+        if not isinstance(value, str) or not value:
+            yield Mistake(
+                document=number, path=key, what="every manifest names it", hint='as in "apiVersion: batch/v1"'
+            )
+            return
+    validator = schemas.validator(str(names["apiVersion"]), str(names["kind"]))
+    if validator is None:
+        what = f"no schema is known of {names['kind']} in {names['apiVersion']}"
+        yield Mistake(document=number, path="kind", what=what, hint="is it a custom resource, or misspelled?")
+        return
+    for error in validator.iter_errors(document):
+        yield from _told(number, error)
+
+
+def _told(number: int, error: Any) -> Iterator[Mistake]:  # noqa: ANN401  # jsonschema's own class
+    """One error of the validator as mistakes: each unknown and each missing field is one of its own."""
+    path = _path(error.absolute_path)
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        right = sorted(error.schema.get("properties", {}))
+        for name in sorted(set(map(str, error.instance)) - set(right)):
+            near = difflib.get_close_matches(name, right, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else ""
+            yield Mistake(document=number, path=_join(path, name), what="there is no such field", hint=hint)
+    elif error.validator == "required":
+        missing = next(name for name in error.validator_value if f"'{name}'" in error.message)
+        yield Mistake(document=number, path=_join(path, missing), what="it must be set")
+    elif error.validator == "type":
+        wanted = [error.validator_value] if isinstance(error.validator_value, str) else error.validator_value
+        what = f"expected {' or '.join(one for one in wanted if one != 'null')}, got {_kind(error.instance)}"
+        yield Mistake(document=number, path=path, what=what)
+    elif error.validator == "enum":
+        right = [str(one) for one in error.validator_value if one is not None]
+        yield Mistake(
+            document=number, path=path, what=f"got {_kind(error.instance)}", hint=f"one of {', '.join(right)}"
+        )
+    else:
+        yield Mistake(document=number, path=path, what=error.message[:200])
+
+
+def _kind(value: Any) -> str:  # noqa: ANN401  # any YAML
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"boolean {str(value).lower()}"
+        case int() | float():
+            return f"number {value}"
+        case str():
+            text = value if len(value) <= _LONGEST_VALUE else value[:_LONGEST_VALUE] + "..."
+            return f'string "{text}"'
+        case list():
+            return "a list"
+        case _:
+            return "a table"
+
+
+def _path(parts: Iterable[Any]) -> str:
+    text = ""
+    for part in parts:
+        text = f"{text}[{part}]" if isinstance(part, int) else _join(text, str(part))
+    return text
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _import(name: str) -> Any:  # noqa: ANN401  # a module
+    """Late, since only this needs them. `referencing` comes with jsonschema."""
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MachineError(
+            f"the package {name} is not installed, so no manifest can be checked",
+            next_step='pip install "hangdrill[kubernetes]"',
+        ) from error
