@@ -13,6 +13,7 @@ from hangdrill import __version__
 from hangdrill.cli.exits import Commands, drop_output, exit_code_of
 from hangdrill.cli.incident import collect, diagnose
 from hangdrill.cli.look import list_command, schema, show
+from hangdrill.cli.manifest import manifest
 from hangdrill.cli.past import check, clean
 from hangdrill.cli.preflight import preflight
 from hangdrill.cli.report import report
@@ -34,7 +35,7 @@ def cli() -> None:
     """Prove, before you need it, that a hung PyTorch job leaves the evidence that names the culprit."""
 
 
-for command in (run, list_command, show, check, diagnose, report, preflight, collect, clean, schema, stack):
+for command in (run, list_command, show, check, diagnose, report, preflight, collect, manifest, clean, schema, stack):
     cli.add_command(command)
 
 
