@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from hangdrill import __version__
+from hangdrill.cli.checkpoint import checkpoint
 from hangdrill.cli.exits import Commands, drop_output, exit_code_of
 from hangdrill.cli.incident import collect, diagnose
 from hangdrill.cli.look import list_command, schema, show
@@ -35,7 +36,21 @@ def cli() -> None:
     """Prove, before you need it, that a hung PyTorch job leaves the evidence that names the culprit."""
 
 
-for command in (run, list_command, show, check, diagnose, report, preflight, collect, manifest, clean, schema, stack):
+for command in (
+    run,
+    list_command,
+    show,
+    check,
+    diagnose,
+    report,
+    preflight,
+    collect,
+    manifest,
+    clean,
+    schema,
+    stack,
+    checkpoint,
+):
     cli.add_command(command)
 
 

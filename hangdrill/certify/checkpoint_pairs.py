@@ -1,0 +1,230 @@
+"""The checkpoint drill: save on every stack, restore on every stack, and one row for each ordered pair.
+
+1. Each stack saves. A checkpoint that is not whole right after its save goes no further.
+2. The sha256 of every file is written down; of `duplicated` a copy is made, read back and compared.
+3. Each stack restores each checkpoint, in processes that saved nothing. The stack that saved a duplicated checkpoint
+   restores the copy. Before and after each restore the files are compared with what was saved: so damage is not
+   mistaken for version trouble, and a restore that changes a checkpoint is noticed.
+4. `restored_last` restores its own checkpoints after everybody else, when the candidate has had them too.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from hangdrill.certify.checkpoint_attempts import Attempt, DrillOptions, DrillStack, Variant, try_all
+from hangdrill.certify.checkpoint_files import Manifest, duplicate, sum_files
+from hangdrill.certify.checkpoint_judge import judged
+from hangdrill.certify.checkpoint_look import CheckpointState, Look, look
+from hangdrill.certify.checkpoint_notes import Note, differences, size_text
+from hangdrill.drill.waiting import Interrupt
+from hangdrill.launchers.agent_path import prepare_agent_path
+from hangdrill.model.receipt import CheckpointOutcome, CheckpointPair
+
+__all__ = ["PairDrill", "PairTable", "SavedCheckpoint", "drill_pairs"]
+
+OF_STATE = {
+    CheckpointState.PARTIAL: CheckpointOutcome.PARTIAL,
+    CheckpointState.DAMAGED: CheckpointOutcome.DAMAGED,
+    CheckpointState.ELSE: CheckpointOutcome.PARTIAL,
+}
+
+
+class SavedCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint of the drill. trouble: why it cannot be restored anywhere. copy: its duplicate, proven equal."""
+
+    stack: str
+    variant: Variant
+    directory: Path
+    notes: dict[int, Note] = msgspec.field(default_factory=dict)
+    manifest: Manifest | None = None
+    copy: Path | None = None
+    trouble: CheckpointOutcome | None = None
+    detail: str = ""
+    evidence: tuple[Path, ...] = ()
+
+
+class PairTable(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows, by who saved, who restored and how; and what was saved."""
+
+    pairs: tuple[CheckpointPair, ...]
+    saved: tuple[SavedCheckpoint, ...]
+
+
+class PairDrill:
+    """Single steps of the drill. Everything is written below `work_dir`; evidence is named relative to `out_dir`."""
+
+    def __init__(
+        self,
+        options: DrillOptions,
+        *,
+        work_dir: Path,
+        out_dir: Path,
+        interrupt: Interrupt,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.options = options
+        self._work_dir, self._out_dir = work_dir, out_dir
+        self._interrupt, self._tell = interrupt, tell
+        self._agent_path = prepare_agent_path(work_dir / "agent-path")
+
+    def save(self, stack: DrillStack) -> tuple[SavedCheckpoint, ...]:
+        """Save every variant on one stack."""
+        places = {variant: self._work_dir / stack.name / variant.name for variant in self.options.variants}
+        if stack.missing:
+            return tuple(_unsaved(stack, at, variant) for variant, at in places.items())
+        self._tell(f"{stack.name} saves")
+        tried = self._try("save", stack, places, self._work_dir / stack.name / "notes")
+        return tuple(self._saved(stack, variant, at, tried[variant]) for variant, at in places.items())
+
+    def duplicate(self, saved: SavedCheckpoint) -> SavedCheckpoint:
+        """Copy it beside itself, with equal hashes. Raises MachineError."""
+        if saved.trouble is not None:
+            return saved
+        copy = saved.directory.with_name(f"{saved.directory.name}.copy")
+        duplicate(saved.directory, copy)
+        return msgspec.structs.replace(saved, copy=copy)
+
+    def restore(self, saved: Sequence[SavedCheckpoint], stack: DrillStack) -> tuple[CheckpointPair, ...]:
+        """Restore the checkpoints of one stack on another, or on the same."""
+        rows: dict[Variant, CheckpointPair] = {}
+        places: dict[Variant, Path] = {}
+        for each in saved:
+            early = self._not_to_restore(each, stack)
+            if early is not None:
+                rows[each.variant] = early
+            else:
+                places[each.variant] = _place(each, stack)
+        if places:
+            by = saved[0].stack
+            self._tell(f"{stack.name} restores what {by} saved")
+            tried = self._try("restore", stack, places, self._work_dir / "pairs" / f"{by}--{stack.name}")
+            for each in saved:
+                if each.variant in tried:
+                    rows[each.variant] = self._restored(each, stack, tried[each.variant])
+        return tuple(rows[each.variant] for each in saved)
+
+    def read(self, directory: Path, stack: DrillStack) -> Attempt:
+        """Read a checkpoint of the user's own on one stack, without its model."""
+        self._tell(f"{stack.name} reads {directory}")
+        variant = Variant(layout="plain")
+        return self._try("read", stack, {variant: directory}, self._work_dir / "read" / stack.name)[variant]
+
+    def evidence(self, paths: Iterable[Path]) -> tuple[str, ...]:
+        """The paths as the receipt names them."""
+        return tuple(str(path.relative_to(self._out_dir)) for path in paths)
+
+    def _try(self, action: str, stack: DrillStack, places: dict[Variant, Path], at: Path) -> dict[Variant, Attempt]:
+        return try_all(
+            action,  # type: ignore[arg-type]
+            stack,
+            places,
+            self.options,
+            work_dir=at,
+            agent_path=self._agent_path,
+            interrupt=self._interrupt,
+        )
+
+    def _saved(self, stack: DrillStack, variant: Variant, at: Path, tried: Attempt) -> SavedCheckpoint:
+        about = SavedCheckpoint(
+            stack=stack.name, variant=variant, directory=at, notes=tried.notes, evidence=tried.evidence
+        )
+        if tried.trouble is not None and not (variant.is_script and tried.trouble is CheckpointOutcome.UNKNOWN):
+            trouble = CheckpointOutcome.FAILED if tried.trouble is CheckpointOutcome.REFUSED else tried.trouble
+            return msgspec.structs.replace(about, trouble=trouble, detail=f"not saved: {tried.detail}")
+        state = _look_at(at, None, is_script=variant.is_script)
+        if not state.is_whole:
+            text = f"the save ended well, but {state.problems[0]}"
+            return msgspec.structs.replace(about, trouble=OF_STATE[state.state], detail=text)
+        manifest = sum_files(at)
+        listed = at.with_name(f"{at.name}.manifest.json")
+        listed.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+        return msgspec.structs.replace(about, manifest=manifest, evidence=(*about.evidence, listed))
+
+    def _not_to_restore(self, saved: SavedCheckpoint, stack: DrillStack) -> CheckpointPair | None:
+        if saved.trouble is not None:
+            return _row(saved, stack, saved.trouble, saved.detail, self.evidence(saved.evidence))
+        if stack.missing:
+            return _row(saved, stack, CheckpointOutcome.UNKNOWN, stack.missing, ())
+        return self._if_not_whole(saved, stack, "before the restore")
+
+    def _if_not_whole(self, saved: SavedCheckpoint, stack: DrillStack, when: str) -> CheckpointPair | None:
+        found = _look_at(_place(saved, stack), saved.manifest, is_script=saved.variant.is_script)
+        if found.is_whole:
+            return None
+        return _row(saved, stack, OF_STATE[found.state], f"{when}: {'; '.join(found.problems[:3])}", ())
+
+    def _restored(self, saved: SavedCheckpoint, stack: DrillStack, tried: Attempt) -> CheckpointPair:
+        evidence = self.evidence(tried.evidence)
+        broken = self._if_not_whole(saved, stack, "after the restore")
+        if broken is not None:
+            return msgspec.structs.replace(broken, evidence=evidence)
+        if tried.trouble is not None:
+            return _row(saved, stack, tried.trouble, tried.detail, evidence)
+        if not saved.notes:
+            return _row(saved, stack, CheckpointOutcome.UNKNOWN, "nothing was noted when it was saved", evidence)
+        wrong = differences(saved.notes, tried.notes)
+        if wrong:
+            return _row(saved, stack, CheckpointOutcome.UNEQUAL, "; ".join(wrong), evidence)
+        which = "its copy: " if _place(saved, stack) == saved.copy else ""
+        text = "; ".join(part for part in (f"{which}{size_text(saved.notes)} are bit-equal", tried.detail) if part)
+        return _row(saved, stack, CheckpointOutcome.EQUAL, text, evidence)
+
+
+def drill_pairs(
+    drill: PairDrill, stacks: Sequence[DrillStack], *, duplicated: str = "", restored_last: str = ""
+) -> PairTable:
+    """The whole drill. Raises MachineError when a job cannot start or a file cannot be read or copied, Interrupted."""
+    saved = {stack.name: drill.save(stack) for stack in stacks}
+    if duplicated in saved:
+        saved[duplicated] = tuple(drill.duplicate(each) for each in saved[duplicated])
+    runnable = {stack.name: _seen_running(stack, saved[stack.name]) for stack in stacks}
+    order = [(by, to) for by in runnable for to in runnable if not by == to == restored_last]
+    order += [(restored_last, restored_last)] if restored_last in runnable else []
+    rows = {(by, to): drill.restore(saved[by], runnable[to]) for by, to in order}
+    pairs = [row for by in runnable for to in runnable for row in rows[by, to]]
+    return PairTable(pairs=judged(pairs), saved=tuple(each for group in saved.values() for each in group))
+
+
+def _seen_running(stack: DrillStack, saved: Sequence[SavedCheckpoint]) -> DrillStack:
+    """A stack on which no rank has begun while saving is not asked to restore: nothing would be said of checkpoints."""
+    if stack.missing or not all(each.trouble is CheckpointOutcome.UNKNOWN for each in saved):
+        return stack
+    return msgspec.structs.replace(stack, missing=saved[0].detail if saved else "")
+
+
+def _unsaved(stack: DrillStack, at: Path, variant: Variant) -> SavedCheckpoint:
+    return SavedCheckpoint(
+        stack=stack.name,
+        variant=variant,
+        directory=at,
+        trouble=CheckpointOutcome.UNKNOWN,
+        detail=f"not saved: {stack.missing}",
+    )
+
+
+def _place(saved: SavedCheckpoint, stack: DrillStack) -> Path:
+    return saved.copy if saved.copy is not None and saved.stack == stack.name else saved.directory
+
+
+def _look_at(directory: Path, manifest: Manifest | None, *, is_script: bool) -> Look:
+    """What a script writes need not be DCP's: then only the manifest says whether it is whole."""
+    found = look(directory, manifest)
+    if is_script and found.state is CheckpointState.ELSE and directory.exists():
+        return Look(state=CheckpointState.WHOLE)
+    return found
+
+
+def _row(
+    saved: SavedCheckpoint, stack: DrillStack, outcome: CheckpointOutcome, detail: str, evidence: tuple[str, ...]
+) -> CheckpointPair:
+    return CheckpointPair(
+        saved_by=saved.stack,
+        restored_by=stack.name,
+        mode=saved.variant.mode,
+        layout=saved.variant.layout,
+        outcome=outcome,
+        detail=detail,
+        evidence=evidence,
+    )
