@@ -22,6 +22,7 @@ from hangdrill.drill.registry import (
 )  # fmt: skip
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.launchers.engine import Engine
+from hangdrill.launchers.podman import Podman
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
 
@@ -80,16 +81,21 @@ def _end_processes(run_id: str, controller: ProcessId, *, dry_run: bool) -> list
 def _remove_containers(
     orphans: set[str], living: set[str], environ: Mapping[str, str], *, dry_run: bool
 ) -> list[Leftover]:
-    """Containers, with their images, of runs whose controller is proven dead: by registration or by their own label."""
-    engine = Engine(environ)
-    made = engine.runs() if engine.answers() else []
+    """Pods, and containers with their images, of runs whose controller is proven dead: by registration or by their own
+    label. Pods first: their containers bear the label too."""
+    engine, podman = Engine(environ), Podman(environ)
+    pods = podman.pods() if podman.is_there() else ()
+    made = [*pods, *(engine.runs() if engine.answers() else [])]
     for run_id, _, controller in made:
         named = parse_id(controller)
         if run_id not in living and named is not None and not is_alive(named):
             orphans = orphans | {run_id}
     if not dry_run:
+        for run_id in sorted({run_id for run_id, _, _ in pods} & orphans):
+            podman.remove(run_id)
         for run_id in sorted({run_id for run_id, _, _ in made} & orphans):
-            engine.remove(run_id)
+            if engine.answers():
+                engine.remove(run_id)
     return [Leftover(what="container", name=name) for run_id, name, _ in made if run_id in orphans]
 
 
