@@ -84,7 +84,7 @@ def _remove_containers(
     """Pods, and containers with their images, of runs whose controller is proven dead: by registration or by their own
     label. Pods first: their containers bear the label too."""
     engine, podman = Engine(environ), Podman(environ)
-    pods = podman.pods() if podman.is_there() else ()
+    pods = podman.runs() if podman.answers() else ()
     made = [*pods, *(engine.runs() if engine.answers() else [])]
     for run_id, _, controller in made:
         named = parse_id(controller)
