@@ -59,6 +59,7 @@ def _named(scenario: str, words: dict[str, str | None]) -> "NamedScenario":
     import msgspec
 
     from hangdrill.drill.scenario_file import load, validate
+    from hangdrill.model.scenario import TEARDOWNS_OF, LauncherName, Teardown
 
     named = load(scenario)
     table = msgspec.to_builtins(named.scenario)
@@ -67,7 +68,9 @@ def _named(scenario: str, words: dict[str, str | None]) -> "NamedScenario":
     settings |= {key: value for key, value in words.items() if value is not None}
     settings |= {"engine": "cluster", "context": settings["context"] or "none"}  # nobody is asked
     settings["mount_path"] = settings["mount_path"] or MOUNT_PATH
-    table["expect"]["survives"] = [name for name in table["expect"]["survives"] if name != "process-kill"]
+    able = [each.value for each, launchers in TEARDOWNS_OF.items() if LauncherName.KUBERNETES in launchers]
+    asked = [name for name in table["expect"]["survives"] if name in able and name != Teardown.PROCESS_KILL.value]
+    table["expect"]["survives"] = asked or [Teardown.JOB_EXIT.value]
     return validate(table, name=named.name, path=named.path, source=f"{scenario} in a cluster")
 
 

@@ -1,8 +1,8 @@
-"""`python -m hangdrill.collector.sidecar`: the collector as a sidecar container, which must not end before its pod does.
+"""`python -m hangdrill.collector.sidecar`: the collector as a sidecar container, which may not end before its pod.
 
 A sidecar that ends is started again, and would watch ranks that are gone. So when the collector is done this process
-writes its exit code into --exit-file and waits for TERM; started anew beside such a file it only waits. What follows `--`
-is the collector's.
+writes its exit code into --exit-file and waits for TERM; started anew beside such a file it only waits. What follows
+`--` is the collector's.
 """
 
 import argparse

@@ -1,12 +1,13 @@
 """Manifests against the published schemas, offline: every mistake with its path, not only the first one.
 
-The schemas are those of the package kubernetes-validate, the strict ones (an unknown field is a mistake). A JobSet is no
-part of Kubernetes: its own schema lies beside this file, and its job templates are checked with Kubernetes' schemas.
+The schemas are those of the package kubernetes-validate, the strict ones (an unknown field is a mistake). A JobSet is
+no part of Kubernetes: its own schema lies beside this file, and its job templates are checked with Kubernetes' schemas.
 What only an API server knows (admission, quotas, names that are taken, fields that exclude each other) is not seen.
 """
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hangdrill.model.errors import MachineError, UsageError
 __all__ = ["Mistake", "check_documents", "latest_version", "read_documents"]
 
 JOBSET = ("jobset.x-k8s.io/v1alpha2", "JobSet")
-_FOLDER = "kubernetes-json-schema"
+_STRICT = re.compile(r"v(\d+\.\d+)\.\d+-local-strict")
 _LONGEST_VALUE = 60
 
 
@@ -46,8 +47,7 @@ def read_documents(path: Path) -> tuple[Any, ...]:
 
 def latest_version() -> str:
     """The newest Kubernetes whose schemas are installed, as 1.37."""
-    known = _import("kubernetes_validate")
-    return str(known.major_minor(known.latest_version()))
+    return list(_folders())[-1]
 
 
 def check_documents(documents: Iterable[Any], version: str | None = None) -> tuple[Mistake, ...]:
@@ -65,15 +65,11 @@ class _Schemas:
     """The strict schemas of one version."""
 
     def __init__(self, version: str) -> None:
-        known = _import("kubernetes_validate")
-        match = [one for one in known.all_versions() if known.major_minor(one) == version.removeprefix("v")]
-        if not match:
-            newest = ", ".join(known.major_minor(one) for one in known.all_versions()[-3:])
-            raise UsageError(
-                f"there are no schemas of Kubernetes {version}", next_step=f"use one of {newest}, or older"
-            )
-        self._folder = f"v{match[-1]}-local-strict"
-        self._root = Path(known.__file__).parent / _FOLDER / self._folder
+        known = _folders()
+        if version.removeprefix("v") not in known:
+            newest = ", ".join(list(known)[-3:])
+            raise UsageError(f"there are no schemas of Kubernetes {version}", next_step=f"use one of {newest}, or older")
+        self._root = known[version.removeprefix("v")]
 
     def validator(self, api_version: str, kind: str) -> Any | None:  # noqa: ANN401  # jsonschema's own class
         """None when there is no such kind."""
@@ -138,6 +134,13 @@ def _told(number: int, error: Any) -> Iterator[Mistake]:  # noqa: ANN401  # json
         )
     else:
         yield Mistake(document=number, path=path, what=error.message[:200])
+
+
+def _folders() -> dict[str, Path]:
+    """The strict schemas that are installed, by version (1.37), the latest last."""
+    root = Path(_import("kubernetes_validate").__file__).parent / "kubernetes-json-schema"
+    found = {match[1]: path for path in root.iterdir() if (match := _STRICT.fullmatch(path.name))}
+    return dict(sorted(found.items(), key=lambda pair: tuple(map(int, pair[0].split(".")))))
 
 
 def _kind(value: Any) -> str:  # noqa: ANN401  # any YAML

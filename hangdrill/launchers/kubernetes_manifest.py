@@ -3,6 +3,7 @@
 Nothing is tried twice (backoffLimit 0, no restarts of the set): a drill that restarts by itself would hide its outcome.
 """
 
+import json
 from collections.abc import Iterable
 
 from hangdrill.launchers.kubernetes_pod import RANKS, RUN_LABEL, Document, PodOrder, labels, pod_template
@@ -41,7 +42,8 @@ def to_yaml(parts: Iterable[Document], comment: str = "") -> str:
             next_step='pip install "hangdrill[kubernetes]"',
         ) from error
     head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
-    return head + "---\n".join(yaml.safe_dump(part, sort_keys=False, width=120) for part in parts)
+    plain = json.loads(json.dumps(list(parts)))  # what is the same object twice would become an alias
+    return head + "---\n".join(yaml.safe_dump(part, sort_keys=False, width=120) for part in plain)
 
 
 def _jobset(order: PodOrder, nnodes: int) -> Document:

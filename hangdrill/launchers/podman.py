@@ -54,6 +54,14 @@ class Podman:
             )
         self._call("pod", "ps", "--quiet")
 
+    def answers(self) -> bool:
+        """Whether it is installed and works here."""
+        try:
+            self.check()
+        except MachineError:
+            return False
+        return True
+
     def play(self, pod: Document, root: bytes, run_id: str) -> None:
         """Import the root directory as the run's own image and start the pod. All is removed if that fails."""
         try:
@@ -129,6 +137,11 @@ class Podman:
             )
             for pod in found
         )
+
+    def runs(self) -> tuple[tuple[str, str, str], ...]:
+        """The same, and every image of a run; an image tells no controller."""
+        listed = self._call("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference={REPOSITORY}")
+        return (*self.pods(), *((tag.rpartition(":")[2], tag, "") for tag in listed.split()))
 
     def leftovers(self, run_id: str) -> tuple[Leftover, ...]:
         """What is there of a run."""
