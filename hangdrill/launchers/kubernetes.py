@@ -6,7 +6,8 @@ applied to a cluster whose context the user has not named.
 
 import os
 
-from hangdrill.launchers.kubernetes_cluster import Cluster, ClusterJob, bring_agent
+from hangdrill.launchers.kubernetes_cluster import Cluster
+from hangdrill.launchers.kubernetes_job import ClusterJob, bring_agent
 from hangdrill.launchers.kubernetes_manifest import STORE_PORT, documents, first_pod_host
 from hangdrill.launchers.kubernetes_pod import Document, PodOrder
 from hangdrill.launchers.kubernetes_podman import PodmanLauncher
