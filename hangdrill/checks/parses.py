@@ -11,7 +11,7 @@ __all__ = ["CHECK", "NEWEST_VERSION", "OLDEST_VERSION"]
 
 NATIVE_ROADS = ("native", "debug-server")
 LET_IT_WRITE = (
-    "let the rank finish: no SIGKILL before its dump is written (torchrun's, the pod's or the scheduler's grace)"
+    "let the rank finish: a longer grace before SIGKILL (of the pod, the scheduler), so that its dump gets whole"
 )
 OLDEST_VERSION = (2, 0)
 NEWEST_VERSION = (2, 10)

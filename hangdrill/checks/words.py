@@ -24,9 +24,11 @@ def range_text(least: object, most: object) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """ "812 bytes", "31.2 KiB", "4.0 MiB"."""
+    """ "812 bytes", "31.2 KiB", "4.0 MiB", "63.0 GiB"."""
     if size_bytes < 1024:
         return count_text(size_bytes, "byte")
     if size_bytes < 1024 * 1024:
         return f"{size_bytes / 1024:.1f} KiB"
-    return f"{size_bytes / 1024 / 1024:.1f} MiB"
+    if size_bytes < 1024**3:
+        return f"{size_bytes / 1024**2:.1f} MiB"
+    return f"{size_bytes / 1024**3:.1f} GiB"
