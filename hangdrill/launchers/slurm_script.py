@@ -67,7 +67,11 @@ def render(job: BatchJob) -> str:
     """The script. A later option wins: the defaults come first, what hangdrill needs comes last."""
     minutes = math.ceil((job.limit_s + END_ORDERLY_S) / 60)
     options = (
-        f"--cpus-per-task={job.nproc_per_node}",
+        *(
+            ()
+            if any(o.startswith("--cpus-per-") for o in job.site_options)
+            else (f"--cpus-per-task={job.nproc_per_node}",)
+        ),
         *job.site_options,
         f"--job-name={job_name(job.run_id)}",
         f"--comment={job.comment}",
@@ -103,7 +107,7 @@ def render(job: BatchJob) -> str:
         "# hangdrill itself, for the node processes: the ranks get the PYTHONPATH of the job.",
         f"export PYTHONPATH={shlex.quote(job.python_path)}",
         "# Since Slurm 22.05 srun does not take the batch job's --cpus-per-task by itself.",
-        'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"',
+        '[ -z "$SLURM_CPUS_PER_TASK" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"',
         f"exec {shlex.join(step)}",
     )
     return "\n".join(lines) + "\n"

@@ -1,9 +1,9 @@
 """The first process of a simulated host: sets it up, starts its daemons, reaps what is orphaned. Standard library only.
 
-    unshare --net --uts --mount --pid --fork --kill-child --mount-proc python slurm_host.py NAME LAB KEPT... -- DAEMON ...
+    unshare --net --uts --mount --pid --fork --kill-child --mount-proc python slurm_host.py NAME LAB KEPT... -- DAEMON
 
-It waits for a line on stdin (the network is then there), starts the daemons (each one shell command), and lives until it
-is killed: then the kernel ends all that runs on this host. KEPT are directories that must stay visible under /tmp.
+It waits for a line on stdin (the network is then there), starts the daemons (each one shell command), and lives until
+it is killed: then the kernel ends all that runs on this host. KEPT are directories that must stay visible under /tmp.
 """
 
 import os
@@ -11,15 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-SHARED = "/mnt"
-"""Where every host sees the lab's directory; nothing else that is written is shared."""
 PRIVATE = ("/tmp", "/var/tmp")
 
 
 def main(name: str, lab: str, kept: list[str], daemons: list[str]) -> None:
     run("hostname", name)
-    run("mount", "--bind", lab, SHARED)
-    run("mount", "--bind", f"{SHARED}/hosts", "/etc/hosts")
+    run("mount", "--bind", f"{lab}/hosts", "/etc/hosts")
     handles = {path: os.open(path, os.O_PATH) for path in kept}
     for place in PRIVATE:
         run("mount", "-t", "tmpfs", "-o", "mode=1777", "none", place)
@@ -30,7 +27,7 @@ def main(name: str, lab: str, kept: list[str], daemons: list[str]) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     for number, words in enumerate(daemons):
-        log = os.open(f"{SHARED}/log/{name}.{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(f"{lab}/log/{name}.{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         subprocess.Popen(["/bin/sh", "-c", f"exec {words}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     while True:
         try:

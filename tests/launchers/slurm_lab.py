@@ -2,7 +2,8 @@
 
 Each host has namespaces of its own for network, host name, mounts and pids, made for one test session: nothing of this
 host's network is touched, parallel sessions cannot clash, and killing a host's first process ends all that ran there.
-What the hosts share is one directory, /mnt there; /tmp and /var/tmp are each host's own, as on a cluster.
+What the hosts share is the lab's directory and the rest of this host's disk; /tmp and /var/tmp are each host's own, as
+on a cluster.
 """
 
 import contextlib
@@ -17,14 +18,16 @@ from pathlib import Path
 
 from hangdrill.drill.waiting import Waiter
 
-__all__ = ["NODES", "SHARED", "SlurmLab", "slurm_lab", "why_no_slurm"]
+__all__ = ["NODES", "SlurmLab", "slurm_lab", "why_no_slurm"]
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
-SHARED = Path("/mnt")
+PARENTS = ("/srv", "/mnt", "/opt")
+"""Where the lab's directory may lie: not below a directory that is each host's own."""
 LOGIN, NODES = "login", ("n0", "n1")
 ADDRESSES = {LOGIN: "10.77.0.1", "n0": "10.77.0.10", "n1": "10.77.0.11"}
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "unshare", "nsenter", "ip")
+COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 START_S = 60.0
 KILL_WAIT_S = 5
 SBIN = "/usr/sbin:/sbin"
@@ -32,7 +35,7 @@ SLURM_CONF = """
 ClusterName=lab
 SlurmctldHost=login
 AuthType=auth/munge
-AuthInfo=socket=/mnt/munge.socket
+AuthInfo=socket={lab}/munge.socket
 CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -47,12 +50,12 @@ KillWait={kill_wait_s}
 SlurmdTimeout=60
 SlurmdParameters=config_overrides
 PluginDir={plugins}
-PlugStackConfig=/mnt/plugstack.conf
+PlugStackConfig={lab}/plugstack.conf
 SlurmUser=root
 SlurmdUser=root
-StateSaveLocation=/mnt/state
-SlurmctldPidFile=/mnt/slurmctld.pid
-SlurmdPidFile=/mnt/slurmd.%n.pid
+StateSaveLocation={lab}/state
+SlurmctldPidFile={lab}/slurmctld.pid
+SlurmdPidFile={lab}/slurmd.%n.pid
 SlurmdSpoolDir=/var/tmp/slurmd.%n
 SchedulerParameters=bf_interval=2,sched_interval=2
 {container}
@@ -88,7 +91,7 @@ class Host:
         kept = [path for path in kept if path.startswith(("/tmp/", "/var/tmp/"))]
         command = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         command += [sys.executable, str(HERE / "slurm_host.py"), name, str(lab), *kept, "--", *daemons]
-        environ = {"PATH": f"{os.environ.get('PATH', '')}:{SBIN}", "SLURM_CONF": f"{SHARED}/slurm.conf"}
+        environ = {"PATH": f"{os.environ.get('PATH', '')}:{SBIN}", "SLURM_CONF": f"{lab}/slurm.conf"}
         self.name = name
         with (lab / "log" / f"{name}.unshare").open("w") as log:
             self._process = subprocess.Popen(
@@ -150,18 +153,19 @@ class SlurmLab:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The variables that a user of this cluster has."""
+        """The variables that a user of this cluster has, on its login host."""
         path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
-        mine = {"SLURM_CONF": f"{SHARED}/slurm.conf", "PYTHONPATH": str(CHECKOUT), "COLUMNS": "200", "PATH": path}
-        return os.environ | mine | {"HANGDRILL_RUNTIME_DIR": f"{SHARED}/runtime"}
+        mine = {"SLURM_CONF": f"{self.directory}/slurm.conf", "PYTHONPATH": str(CHECKOUT), "COLUMNS": "200"}
+        return os.environ | mine | {"PATH": path, "HANGDRILL_RUNTIME_DIR": f"{self.directory}/runtime"}
 
-    def here(self, path: str | Path) -> Path:
-        """Where this host has what the lab's hosts call /mnt/..."""
-        return self.directory / Path(path).relative_to(SHARED)
+    @property
+    def environ_here(self) -> dict[str, str]:
+        """The same for a process of this host: Slurm's commands are then those of the login host."""
+        return self.environ | {"PATH": f"{self.directory}/bin:{self.environ['PATH']}"}
 
-    def start(self, *command: str, on: str = LOGIN, cwd: str = str(SHARED), **more) -> "subprocess.Popen[str]":
+    def start(self, *command: str, on: str = LOGIN, cwd: str = "", **more) -> "subprocess.Popen[str]":
         """A command on one of the hosts, its output piped."""
-        words = self._hosts[on].words([str(word) for word in command], cwd=cwd)
+        words = self._hosts[on].words([str(word) for word in command], cwd=cwd or str(self.directory))
         environ = self.environ | more.pop("env", {})
         return subprocess.Popen(
             words,
@@ -193,11 +197,11 @@ class SlurmLab:
 
     def processes(self, on: str) -> dict[int, str]:
         """pid here -> command line, of everything on one host but its init and daemons."""
-        own = os.readlink(f"/proc/{self._hosts[on].init}/ns/pid")
+        own = Path(f"/proc/{self._hosts[on].init}/ns/pid").readlink()
         found = {}
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                if entry.name.isdigit() and os.readlink(entry / "ns/pid") == own:
+                if entry.name.isdigit() and (entry / "ns/pid").readlink() == own:
                     found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ").strip()
         daemons = ("slurm_host.py", "munged", "slurmctld", "slurmd ")
         return {pid: words for pid, words in found.items() if words and not any(name in words for name in daemons)}
@@ -237,18 +241,22 @@ class SlurmLab:
 @contextlib.contextmanager
 def slurm_lab(*, private_tmp: bool = False) -> Iterator[SlurmLab]:
     """Both nodes are idle. private_tmp: each job has a /tmp of its own, which job_container/tmpfs deletes with it."""
-    directory = Path(tempfile.mkdtemp(prefix="slurm-lab-"))
+    parent = next(path for path in PARENTS if Path(path).is_dir())
+    directory = Path(tempfile.mkdtemp(prefix="slurm-lab-", dir=parent))
     hosts: dict[str, Host] = {}
     try:
         _write_settings(directory, private_tmp=private_tmp)
-        munged = "munged --foreground --force --key-file=/mnt/munge.key --socket=/mnt/munge.socket"
-        munged += " --pid-file=/mnt/munge.pid --log-file=/mnt/log/munge --seed-file=/mnt/munge.seed"
+        munged = "munged --foreground --force"
+        for option, name in (("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"), ("seed-file", "seed")):
+            munged += f" --{option}={directory}/munge.{name}"
+        munged += f" --log-file={directory}/log/munge"
         hosts[LOGIN] = Host(LOGIN, directory, munged, "slurmctld -D -c")
         for node in NODES:
             hosts[node] = Host(node, directory, f"slurmd -D -N {node}")
         for host in hosts.values():
             host.connect(hosts[LOGIN])
             host.go()
+        _write_commands(directory / "bin", hosts[LOGIN])
         lab = SlurmLab(directory, hosts, private_tmp=private_tmp)
         lab.wait_for_nodes()
         yield lab
@@ -260,7 +268,7 @@ def slurm_lab(*, private_tmp: bool = False) -> Iterator[SlurmLab]:
 
 def _write_settings(directory: Path, *, private_tmp: bool) -> None:
     directory.chmod(0o755)
-    for name in ("log", "state"):
+    for name in ("bin", "log", "state"):
         (directory / name).mkdir()
     key = directory / "munge.key"
     key.write_bytes(os.urandom(128))
@@ -269,11 +277,22 @@ def _write_settings(directory: Path, *, private_tmp: bool) -> None:
     (directory / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
     plugins = next(iter(Path("/usr").glob("lib*/**/slurm*/auth_munge.so"))).parent
     container = PRIVATE_TMP if private_tmp else ""
-    text = SLURM_CONF.format(kill_wait_s=KILL_WAIT_S, plugins=plugins, container=container)
+    text = SLURM_CONF.format(lab=directory, kill_wait_s=KILL_WAIT_S, plugins=plugins, container=container)
     (directory / "slurm.conf").write_text(text)
     (directory / "cgroup.conf").write_text(CGROUP_CONF)
     (directory / "plugstack.conf").write_text("")
     (directory / "job_container.conf").write_text("AutoBasePath=true\nBasePath=/var/tmp/jobs\n")
+
+
+def _write_commands(directory: Path, login: Host) -> None:
+    """Slurm's commands for processes of this host, which has no network to the lab."""
+    for name in COMMANDS:
+        program = shutil.which(name)
+        script = directory / name
+        words = " ".join(login.words([str(program)], cwd='"$PWD"'))
+        there = f'case $(hostname) in {"|".join(ADDRESSES)}) exec {program} "$@";; esac'  # a job inherits the PATH
+        script.write_text(f'#!/bin/sh\n{there}\nexec {words} "$@"\n')
+        script.chmod(0o755)
 
 
 def _run(words: list[str]) -> None:
