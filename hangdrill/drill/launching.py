@@ -10,8 +10,9 @@ from hangdrill.launchers.hosts import HostsLauncher
 from hangdrill.launchers.kubernetes import kubernetes_launcher
 from hangdrill.launchers.podman import Podman
 from hangdrill.launchers.protocol import Launcher
+from hangdrill.launchers.slurm import SlurmLauncher
+from hangdrill.launchers.slurm_commands import Slurm
 from hangdrill.launchers.torchrun import TorchrunLauncher
-from hangdrill.model.errors import UsageError
 from hangdrill.model.scenario import LauncherName, Scenario
 
 __all__ = ["launcher_for", "missing_launcher"]
@@ -28,12 +29,10 @@ def launcher_for(scenario: Scenario) -> Launcher:
             return ContainerLauncher()
         case LauncherName.KUBERNETES:
             return kubernetes_launcher(scenario.job.kubernetes)
+        case LauncherName.SLURM:
+            return SlurmLauncher()
         case other:
-            raise UsageError(
-                f"this version has no launcher {other.value}",
-                where="job.launcher",
-                next_step='set launcher = "torchrun"',
-            )
+            assert_never(other)
 
 
 def missing_launcher(scenario: Scenario, environ: Mapping[str, str]) -> str:
@@ -43,6 +42,8 @@ def missing_launcher(scenario: Scenario, environ: Mapping[str, str]) -> str:
             return "bubblewrap (bwrap) is not installed"
         case LauncherName.CONTAINER if not Engine(environ).answers():
             return "no container engine answers, or docker-py is not installed"
+        case LauncherName.SLURM if not Slurm(environ).answers():
+            return "no Slurm answers: its commands are missing, or its controller is"
         case LauncherName.KUBERNETES if scenario.job.kubernetes.engine == "podman" and not Podman(environ).is_there():
             return "podman is not installed"
         case _:
