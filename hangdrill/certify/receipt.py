@@ -17,6 +17,7 @@ from hangdrill import __version__
 from hangdrill.certify.cells import CellResult, evidence_file
 from hangdrill.certify.declared import STACK_LINE, marked, stack_differences
 from hangdrill.certify.plan import LoadedPlan
+from hangdrill.certify.rings import RingBefore
 from hangdrill.certify.stack_lines import stack_lines
 from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
 from hangdrill.model.certify_plan import CertifyPlan
@@ -49,6 +50,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     who: str
     began: datetime
     ended: datetime
+    ring_before: RingBefore = RingBefore()
 
 
 def receipt_of(
@@ -84,6 +86,8 @@ def receipt_of(
         made_at=time_text(made.ended),
         valid_until=time_text(_valid_until(plan, made.ended)),
         ring=plan.ring.name,
+        previous_ring=made.ring_before.name,
+        previous_receipt_sha256=made.ring_before.receipt_sha256,
         cells=tuple(_record(result, resumed) for result in results),
         lines=lines,
         differences=differences,

@@ -2,8 +2,9 @@
 
  1. out           the directory, locked; the plan as given is kept in it
  2. fingerprints  of every stack that the plan names; a stack that is missing is no reason to stop
- 3. cells         one after the other; each result is a file as soon as the cell has ended
- 4. receipt       from the fingerprints and the cells' results: lines, differences, verdict
+ 3. ring          it opens only with a valid receipt of the one before
+ 4. cells         one after the other; each result is a file as soon as the cell has ended
+ 5. receipt       from the fingerprints and the cells' results: lines, differences, verdict
 
 With `resume`, a cell that has ended is not run again, as long as the plan and its stacks are the same (`key_of`).
 Ctrl-C ends the running cell and everything that it started; what has ended stays.
@@ -23,6 +24,7 @@ from hangdrill.certify.matrix import cells_of
 from hangdrill.certify.out import Out, open_out
 from hangdrill.certify.plan import LoadedPlan
 from hangdrill.certify.receipt import Made, receipt_of
+from hangdrill.certify.rings import open_ring
 from hangdrill.certify.running import blocked_by, key_of, left_out, run_cell
 from hangdrill.certify.selection import chosen
 from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
@@ -88,6 +90,7 @@ def certify(
         try:
             stacks = read_stacks(loaded, environ, interrupt, watcher)
             write_json(out.stacks, [stack.record() for stack in stacks.values()])
+            before = open_ring(plan.ring, stacks[CANDIDATE], now=began, environ=environ)
             run = _Run(loaded, out, stacks, environ, interrupt, listener or NoopListener(), watcher, resume)
             results = [
                 run.take_or_run(cell, at, len(every), selected=cell.id in selected) for at, cell in enumerate(every, 1)
@@ -95,7 +98,7 @@ def certify(
         except Interrupted as error:
             hint = f"the same command with --resume --out {out_dir} goes on"
             raise Interrupted(error.what, next_step=hint) from error
-        made = Made(loaded=loaded, stacks=stacks, who=who, began=began, ended=clock())
+        made = Made(loaded=loaded, stacks=stacks, who=who, began=began, ended=clock(), ring_before=before)
         receipt = receipt_of(made, results, resumed=frozenset(run.resumed), out_dir=out.root)
         write_json(out.receipt, receipt)
     return receipt

@@ -1,0 +1,168 @@
+"""Is a signed receipt still good? The signature, its dates, the stack it was made for, its evidence, and its verdict.
+
+Each is an answer with a verdict of its own; they merge as everywhere: FAIL over UNKNOWN over PASS. What cannot be
+looked at (a stack that is not on this host) is UNKNOWN.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from hangdrill.certify.fingerprints import read_stack
+from hangdrill.certify.signing import SignatureProblem, open_envelope
+from hangdrill.drill.waiting import Interrupt
+from hangdrill.model.errors import UsageError
+from hangdrill.model.fingerprint import Change, changes
+from hangdrill.model.receipt import EvidenceFile, Receipt, StackRecord
+from hangdrill.model.verdict import Verdict, merge
+
+__all__ = ["Answer", "Verification", "read_bytes", "verify_receipt"]
+
+MOST_NAMED = 5
+MAX_FILE_BYTES = 256 * 1024 * 1024
+CHUNK_BYTES = 1 << 20
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One question about a receipt: "signature", "dates", "stack", "evidence" or "verdict"."""
+
+    question: str
+    verdict: Verdict
+    detail: str
+    mend: str = ""
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """All answers. receipt: None when the signature does not prove it, so that nothing of it is shown as if it were."""
+
+    schema: str = "hangdrill.verification/1"
+    file: str
+    verdict: Verdict
+    answers: tuple[Answer, ...]
+    receipt: Receipt | None = None
+
+
+def verify_receipt(
+    file: Path,
+    key: Path,
+    *,
+    now: datetime,
+    environ: Mapping[str, str],
+    python: str | None = None,
+    look_at_stack: bool = True,
+    interrupt: Interrupt | None = None,
+) -> Verification:
+    """Ask everything. python: of the candidate, when it is not where the receipt says. UsageError: no such file."""
+    try:
+        statement = open_envelope(read_bytes(file), key)
+    except SignatureProblem as problem:
+        hint = "ask for the receipt and the key again, from whoever made them; trust nothing in this one"
+        answer = Answer(question="signature", verdict=Verdict.FAIL, detail=str(problem), mend=hint)
+        return Verification(file=str(file), verdict=Verdict.FAIL, answers=(answer,))
+    receipt = statement.predicate
+    answers = [
+        Answer(question="signature", verdict=Verdict.PASS, detail=f"signed with the given key, by {receipt.who}"),
+        _dates(receipt, now),
+        *([_stack(receipt.candidate, environ, python, interrupt)] if look_at_stack else ()),
+        *_evidence(receipt.artifacts, file.absolute().parent),
+        _verdict(receipt),
+    ]
+    verdict = merge(answer.verdict for answer in answers)
+    return Verification(file=str(file), verdict=verdict, answers=tuple(answers), receipt=receipt)
+
+
+def read_bytes(file: Path) -> bytes:
+    """The whole file. UsageError when it cannot be read, or is far too large for a receipt."""
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise UsageError("the file is larger than 256 MB: no receipt", where=str(file))
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the receipt: {error.strerror}", where=str(file)) from error
+
+
+def _dates(receipt: Receipt, now: datetime) -> Answer:
+    made, until = _time(receipt.made_at), _time(receipt.valid_until)
+    verdict, mend = Verdict.PASS, ""
+    detail = f"made {receipt.made_at}, valid until {receipt.valid_until}"
+    if made is None or until is None:
+        verdict, mend = Verdict.FAIL, "make the certification again"
+        detail = f"made {receipt.made_at!r}, valid until {receipt.valid_until!r}: these are no times"
+    elif now >= until:
+        verdict, mend = Verdict.FAIL, "make the certification again"
+        detail = f"it expired {receipt.valid_until}"
+    elif now < made:
+        verdict, mend = Verdict.FAIL, "set the clock of this host, or ask who signed it"
+        detail = f"it says that it was made {receipt.made_at}, which is not yet"
+    return Answer(question="dates", verdict=verdict, detail=detail, mend=mend)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
+
+
+def _stack(record: StackRecord, environ: Mapping[str, str], python: str | None, interrupt: Interrupt | None) -> Answer:
+    """Whether the candidate is still the stack that was certified."""
+    if record.fingerprint is None:
+        detail = f"the receipt has no fingerprint of the candidate: {record.missing}"
+        return Answer(question="stack", verdict=Verdict.UNKNOWN, detail=detail, mend="make the certification again")
+    now = read_stack(record.name, python or record.python, env=record.env, environ=environ, interrupt=interrupt)
+    if now.fingerprint is None:
+        hint = "run it where the stack is, or name its Python with --python"
+        return Answer(question="stack", verdict=Verdict.UNKNOWN, detail=now.missing, mend=hint)
+    found = changes(record.fingerprint, now.fingerprint)
+    if found or record.fingerprint.digest != record.digest:
+        hint = "make the certification again for this stack, or go back to the certified one"
+        return Answer(question="stack", verdict=Verdict.FAIL, detail=_stale(found), mend=hint)
+    detail = f"{now.python}: torch {now.torch}, {len(now.fingerprint.packages)} packages, as certified"
+    return Answer(question="stack", verdict=Verdict.PASS, detail=detail)
+
+
+def _stale(found: tuple[Change, ...]) -> str:
+    if not found:
+        return "stale: the receipt's own digest is not that of its fingerprint"
+    named = "; ".join(f"{one.what}: {one.before or 'none'} -> {one.after or 'none'}" for one in found[:MOST_NAMED])
+    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return f"stale, the stack has changed: {named}{more}"
+
+
+def _evidence(artifacts: tuple[EvidenceFile, ...], home: Path) -> tuple[Answer, ...]:
+    """The files that the receipt names. Where none lies beside it, it travels alone, and the question is not asked."""
+    there = [one for one in artifacts if (home / one.path).is_file()]
+    changed = [one.path for one in there if _is_changed(one, home)]
+    if not there:
+        return ()
+    verdict, detail, mend = Verdict.PASS, f"all {len(there)} files beside the receipt have their hashes", ""
+    if changed:
+        named = ", ".join(changed[:MOST_NAMED])
+        verdict, mend = Verdict.FAIL, "find out who changed them"
+        detail = f"{len(changed)} of {len(artifacts)} files are not what was certified: {named}"
+    elif len(there) < len(artifacts):
+        absent = [one.path for one in artifacts if one not in there]
+        verdict, mend = (
+            Verdict.UNKNOWN,
+            "put the certification's directory back as it was, or move the receipt out of it",
+        )
+        detail = f"{len(absent)} of {len(artifacts)} files are gone: {', '.join(absent[:MOST_NAMED])}"
+    return (Answer(question="evidence", verdict=verdict, detail=detail, mend=mend),)
+
+
+def _is_changed(file: EvidenceFile, home: Path) -> bool:
+    digest = hashlib.sha256()
+    with (home / file.path).open("rb") as opened:
+        while chunk := opened.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest() != file.sha256
+
+
+def _verdict(receipt: Receipt) -> Answer:
+    mend = (
+        "" if receipt.verdict is Verdict.PASS else "mend the lines of the checklist, and make the certification again"
+    )
+    return Answer(question="verdict", verdict=receipt.verdict, detail=receipt.sentence, mend=mend)
