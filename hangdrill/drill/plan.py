@@ -149,7 +149,10 @@ def plan_drill(
 
 
 def dump_place(plan: Plan, path: str) -> Path | None:
-    """Where this host keeps what the job calls `path`; None when that is in the container's own layer."""
+    """Where this host keeps what the job calls `path`; None when that is in the container's own layer, or when it is a
+    node's of a scheduler."""
+    if plan.scenario.job.launcher is LauncherName.SLURM:
+        return Path(path) if Path(path).is_relative_to(plan.run_dir) else None
     if not plan.scenario.job.contained:
         return Path(path)
     layout = RunLayout(Path(plan.run_dir))
@@ -183,11 +186,19 @@ def launch_request(plan: Plan, environ: Mapping[str, str]) -> LaunchRequest:
         log_path=str(RunLayout(Path(plan.run_dir)).job_log),
         run_dir=plan.run_dir,
         dump_dir=str(Path(plan.dump_prefix).parent) if makes_dump_dir(plan.scenario) else "",
+        sbatch=job.sbatch,
+        limit_s=_limit_s(plan.deadlines, restarts=job.max_restarts),
         volumes=_volumes(job),
         set_environ=plan.environment,
         collector=plan.collector_command if job.launcher is LauncherName.KUBERNETES else (),
         memory_bytes=None if job.memory is None else parse_size(job.memory),
     )
+
+
+def _limit_s(deadlines: Deadlines, *, restarts: int) -> float:
+    """By when the drill is over, however it goes: from the job's start to its last process."""
+    waits_s = deadlines.nodes_s + deadlines.steady_s + deadlines.confirm_s + deadlines.restart_s * (restarts > 0)
+    return waits_s + max(deadlines.within_s, deadlines.healthy_s) + deadlines.collector_s + 3 * deadlines.kill_s
 
 
 def _volumes(job: Job) -> tuple[Volume, ...]:
