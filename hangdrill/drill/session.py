@@ -134,9 +134,10 @@ class Session:
 
     def locate(self, path: str) -> Path | None:
         """Where this host finds what the job calls `path`; None when it is gone, or out of reach."""
+        if isinstance(self.job, PlacedJob) and not Path(path).is_relative_to(self.layout.root):
+            return self.job.locate(path)
         if self.nodes is not None and not Path(path).is_relative_to(self.layout.root):
-            copy = self.nodes.copy_of(path)
-            return self.job.locate(path) if copy is None and isinstance(self.job, PlacedJob) else copy
+            return self.nodes.copy_of(path)
         place = dump_place(self.plan, path)
         return self.job.locate(path) if place is None and self.job is not None else place
 
