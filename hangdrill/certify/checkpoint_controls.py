@@ -56,12 +56,12 @@ def drop_metadata(directory: Path) -> str:
 
 
 PLANTS: dict[str, tuple[Callable[[Path], str], CheckpointState, str]] = {
-    "checkpoint-flipped-byte": (flip_byte, CheckpointState.DAMAGED, "one flipped byte is called damage"),
-    "checkpoint-missing-shard": (drop_shard, CheckpointState.PARTIAL, "a missing shard is called partial"),
-    "checkpoint-cut-shard": (cut_shard, CheckpointState.PARTIAL, "a cut shard is called partial"),
-    "checkpoint-unfinished": (drop_metadata, CheckpointState.PARTIAL, "a save that did not end is called partial"),
+    "flipped-byte": (flip_byte, CheckpointState.DAMAGED, "one flipped byte is called damage"),
+    "missing-shard": (drop_shard, CheckpointState.PARTIAL, "a missing shard is called partial"),
+    "cut-shard": (cut_shard, CheckpointState.PARTIAL, "a cut shard is called partial"),
+    "unfinished": (drop_metadata, CheckpointState.PARTIAL, "a save that did not end is called partial"),
 }
-"""By the control's name: what is done, what it must be called, and the claim."""
+"""By name: what is done, what it must be called, and the claim."""
 
 
 def copy_of(checkpoint: Path, to: Path) -> Path:
@@ -82,7 +82,9 @@ def file_controls(checkpoint: Path, work_dir: Path) -> tuple[Control, ...]:
         found = look(broken)
         told = found.state is expected
         detail = f"{what}: called {found.state.value}: {'; '.join(found.problems[:2]) or 'nothing found'}"
-        controls.append(Control(name=name, claim=claim, got=Verdict.FAIL if told else Verdict.PASS, detail=detail))
+        controls.append(
+            Control(name=f"checkpoint/{name}", claim=claim, got=Verdict.FAIL if told else Verdict.PASS, detail=detail)
+        )
     return tuple(controls)
 
 

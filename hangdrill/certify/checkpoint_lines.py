@@ -6,10 +6,10 @@ or not, there must be an older checkpoint to go back to.
 """
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 import msgspec
 
+from hangdrill.certify.declared import is_declared
 from hangdrill.model.receipt import CheckpointOutcome, CheckpointPair, Difference, Item, Line, Unresolved
 from hangdrill.model.verdict import Verdict, merge
 
@@ -70,7 +70,7 @@ def one_way_difference(
             what=f"checkpoints are one-way: saved by the candidate ({forth}), not restored by the baseline ({back})",
             baseline="restores its own, and so does the candidate",
             candidate=f"{_variants(ways)}: {ways[0].outcome.value} by the baseline: {ways[0].detail}",
-            declared=_is_declared(declared),
+            declared=is_declared(declared, WAY_BACK),
         ),
     )
 
@@ -116,7 +116,9 @@ def _way_back(pairs: Sequence[CheckpointPair], older: Line, known: KnownGood, de
     if older.verdict is not Verdict.PASS:
         return msgspec.structs.replace(line, verdict=Verdict.FAIL, detail=f"{text}; and no older checkpoint is proven")
     text = f"{text}; a rollback restarts from {back_to}"
-    if _is_declared(declared) and len(ways) == len([row for row in rows if row.outcome is not CheckpointOutcome.EQUAL]):
+    if is_declared(declared, WAY_BACK) and len(ways) == len(
+        [row for row in rows if row.outcome is not CheckpointOutcome.EQUAL]
+    ):
         return msgspec.structs.replace(line, verdict=Verdict.PASS, detail=f"{text}; the plan declares it", mend="")
     return msgspec.structs.replace(line, detail=text)
 
@@ -184,7 +186,3 @@ def _mend(rows: Sequence[CheckpointPair]) -> str:
 
 def _back_to(known: KnownGood) -> str:
     return known.given or f"{known.own}{' (step ' + known.step + ')' if known.step else ''}"
-
-
-def _is_declared(declared: Sequence[str]) -> bool:
-    return any(fnmatchcase(WAY_BACK, pattern) for pattern in declared)

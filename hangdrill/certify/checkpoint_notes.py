@@ -34,7 +34,8 @@ class NoteError(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """The error in one line, and where it was raised."""
         text = f"{self.type}: {' '.join(self.message.split())[:300]}"
-        return f"{text} ({self.where})" if self.where else text
+        where = self.where.rpartition("/site-packages/")[2]
+        return f"{text} ({where})" if where else text
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):

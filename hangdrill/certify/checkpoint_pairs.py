@@ -24,6 +24,7 @@ from hangdrill.model.receipt import CheckpointOutcome, CheckpointPair
 
 __all__ = ["PairDrill", "PairTable", "SavedCheckpoint", "drill_pairs"]
 
+NEW_FORM, TOO_MANY = "2.15", "too many values to unpack"
 OF_STATE = {
     CheckpointState.PARTIAL: CheckpointOutcome.PARTIAL,
     CheckpointState.DAMAGED: CheckpointOutcome.DAMAGED,
@@ -155,13 +156,20 @@ class PairDrill:
             return None
         return _row(saved, stack, OF_STATE[found.state], f"{when}: {'; '.join(found.problems[:3])}", ())
 
+    def _form_text(self, saved: SavedCheckpoint, tried: Attempt) -> str:
+        """The known cause in words: what an older torch says of it names nothing that a reader could act on."""
+        is_new = look(saved.directory, saved.manifest).form == NEW_FORM
+        if tried.trouble is CheckpointOutcome.REFUSED and is_new and TOO_MANY in tried.detail:
+            return f"its .metadata is in the form of torch {NEW_FORM}, which this older torch does not know: "
+        return ""
+
     def _restored(self, saved: SavedCheckpoint, stack: DrillStack, tried: Attempt) -> CheckpointPair:
         evidence = self.evidence(tried.evidence)
         broken = self._if_not_whole(saved, stack, "after the restore")
         if broken is not None:
             return msgspec.structs.replace(broken, evidence=evidence)
         if tried.trouble is not None:
-            return _row(saved, stack, tried.trouble, tried.detail, evidence)
+            return _row(saved, stack, tried.trouble, f"{self._form_text(saved, tried)}{tried.detail}", evidence)
         if not saved.notes:
             return _row(saved, stack, CheckpointOutcome.UNKNOWN, "nothing was noted when it was saved", evidence)
         wrong = differences(saved.notes, tried.notes)

@@ -54,11 +54,16 @@ class CheckpointCell:
     id = "checkpoint"
     topology = ""
     title = "save and restore a checkpoint on every ordered pair of stacks"
-    needs = Needs(stacks=(BASELINE, CANDIDATE))
 
     def __init__(self, plan: CertifyPlan) -> None:
         self._plan = plan
         self._names = (BASELINE, CANDIDATE, *(stack.name for stack in plan.checkpoint.stack))
+
+    @property
+    def needs(self) -> Needs:
+        """Both sides; GPUs where the backend uses them."""
+        work = self._plan.workload
+        return Needs(stacks=(BASELINE, CANDIDATE), gpus=work.nproc_per_node if "nccl" in work.backend else 0)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -84,15 +89,17 @@ class CheckpointCell:
         torch = (context.stacks[BASELINE].torch, context.stacks[CANDIDATE].torch)
         listed = context.cell_dir / "pairs.json"
         listed.write_bytes(msgspec.json.format(msgspec.json.encode(table.pairs), indent=2))
-        paths = {context.out_dir / path for row in table.pairs for path in row.evidence}
+        controls = _controls(drill, table, by_name[CANDIDATE], context.cell_dir / "controls")
+        named = {path for row in table.pairs for path in row.evidence} | set(known.evidence)
+        named |= {path for control in controls for path in control.evidence}
         return CellResult(
             id=self.id,
             lines=lines,
             differences=one_way_difference(table.pairs, torch=torch, declared=declared),
             checkpoint_pairs=table.pairs,
-            controls=_controls(drill, table, by_name[CANDIDATE], context.cell_dir / "controls"),
+            controls=controls,
             unresolved=unresolved_of(known, table.pairs),
-            artifacts=context.evidence(listed, *sorted(paths | {context.out_dir / path for path in known.evidence})),
+            artifacts=context.evidence(listed, *(context.out_dir / path for path in sorted(named))),
         )
 
 
@@ -176,7 +183,7 @@ def _silent_damage(drill: PairDrill, whole: SavedCheckpoint, stack: DrillStack, 
     row = drill.restore([planted], stack)[0]
     told = row.outcome in (CheckpointOutcome.UNEQUAL, CheckpointOutcome.REFUSED)
     return Control(
-        name="checkpoint-other-bytes",
+        name="checkpoint/other-bytes",
         claim="a restored tensor with one other byte is not called equal",
         got=Verdict.FAIL if told else Verdict.UNKNOWN if row.outcome is CheckpointOutcome.UNKNOWN else Verdict.PASS,
         detail=f"{where}: {row.outcome.value}: {row.detail}",

@@ -26,10 +26,11 @@ def key_of(cell: Cell, plan: CertifyPlan, stacks: Mapping[str, Stack]) -> str:
     parts.append(_digest_of(plan.workload.script))
     items = {claim.item for claim in cell.claims}
     if Item.CHECKPOINT in items:
-        parts.append(plan.checkpoint)
+        parts += [plan.checkpoint, plan.declared]
     if Item.ROLLBACK in items:
         parts.append(plan.rollback)
-    for name in sorted(cell.needs.stacks):
+    others = {stack.name for stack in plan.checkpoint.stack} if Item.CHECKPOINT in items else set()
+    for name in sorted({*cell.needs.stacks, *others}):
         stack = stacks.get(name)
         found = stack.fingerprint if stack is not None else None
         parts.append((name, found.digest if found is not None else "", stack.env if stack is not None else {}))

@@ -145,7 +145,7 @@ def _stacks(words: tuple[str, ...]) -> "list[DrillStack]":
         given, is_named, rest = word.partition("=")
         python = rest if is_named else word
         version, missing = _torch_of(python)
-        name = given if is_named else version or Path(python).name
+        name = given if is_named else version.partition("+")[0] or Path(python).name
         taken = [stack.name for stack in stacks]
         number = 2
         while name in taken:
@@ -193,7 +193,7 @@ def _print_look(found: "Look") -> None:
     for problem in found.problems:
         click.echo(f"  {problem}")
     if found.form:
-        readers = "torch 2.15 and newer only" if found.form == "2.15" else "torch 2.14 and older too"
+        readers = "torch 2.15 and newer alone" if found.form == "2.15" else "torch 2.14 and older too"
         click.echo(f"  {found.parts} tensors and values, written in a form that can be read by {readers}")
     if found.unproven:
         click.echo(f"  {found.unproven} of them have no checksum: only their size was looked at")

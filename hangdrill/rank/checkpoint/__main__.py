@@ -1,9 +1,9 @@
 """`torchrun ... -m hangdrill.rank.checkpoint save|restore|read --notes DIRECTORY NAME=DIRECTORY ...`
 
 NAME is LAYOUT-MODE (plain-sync, plain-async, fsdp2-sync, fsdp2-async); DIRECTORY is the checkpoint's. `read` takes any
-checkpoint, under any name, in one rank. One after another; each leaves a note a rank, NOTES/NAME.rank<r>.json, also when
-it failed. After a failure the program ends with 1, so that the next checkpoint is tried in a fresh process. A step that
-takes longer than --limit-s ends the process, and leaves where it was in NOTES/NAME.rank<r>.stacks.
+checkpoint, under any name, in one rank. One after another; each leaves a note a rank, NOTES/NAME.rank<r>.json, also
+when it failed. After a failure the program ends with 1, so that the next checkpoint is tried in a fresh process. A step
+that takes longer than --limit-s ends the process, and leaves where it was in NOTES/NAME.rank<r>.stacks.
 """
 
 import argparse
@@ -30,6 +30,8 @@ MODES = ("sync", "async")
 SAVED_STEPS, OTHER_STEPS = 3, 1
 SAVED_SEED, OTHER_SEED = 0, 7
 FAILED = 1
+MEETING_S = 120.0
+"""How long ranks may wait for one another beyond the limit: they import torch at different speeds."""
 
 
 def main() -> None:
@@ -39,7 +41,7 @@ def main() -> None:
     device = device_of(options.backend, int(os.environ.get("LOCAL_RANK", "0")))
     bind(device)
     backend = options.backend if device.type == "cpu" else f"cpu:gloo,{device.type}:{options.backend}"
-    dist.init_process_group(backend, timeout=timedelta(seconds=options.limit_s))
+    dist.init_process_group(backend, timeout=timedelta(seconds=options.limit_s + MEETING_S))
     for name, directory in options.checkpoints:
         if not _noted(options, name, partial(act, name, directory, device)):
             os._exit(FAILED)  # the other ranks may be inside a collective: nothing is waited for
