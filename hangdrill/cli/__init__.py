@@ -11,6 +11,7 @@ import click
 
 from hangdrill import __version__
 from hangdrill.cli.checkpoint import checkpoint
+from hangdrill.cli.deliver import deliver
 from hangdrill.cli.exits import Commands, drop_output, exit_code_of
 from hangdrill.cli.incident import collect, diagnose
 from hangdrill.cli.look import list_command, schema, show
@@ -18,6 +19,7 @@ from hangdrill.cli.manifest import manifest
 from hangdrill.cli.past import check, clean
 from hangdrill.cli.preflight import preflight
 from hangdrill.cli.report import report
+from hangdrill.cli.retention import retention
 from hangdrill.cli.run import run
 from hangdrill.cli.signals import end_by_interrupt
 from hangdrill.cli.stack import stack
@@ -45,6 +47,8 @@ for command in (
     report,
     preflight,
     collect,
+    deliver,
+    retention,
     manifest,
     clean,
     schema,

@@ -98,6 +98,26 @@ def diagnose(
 @click.option("--linger-s", type=float, default=10.0, show_default=True, help="Wait so long for a restart.")
 @click.option("--native-prefix", help="TORCH_FR_DUMP_TEMP_FILE of the job, whose files are copied.")
 @click.option("--parent-pid", type=int, help="End when this process is gone.")
+@click.option(
+    "--deliver-to", metavar="URL", help="Deliver the evidence of a hang there: s3://, gs://, ..., a directory."
+)
+@click.option(
+    "--deliver-within-s",
+    type=float,
+    default=30.0,
+    show_default=True,
+    help="Stay so long for what is left to deliver; then `hangdrill deliver` goes on.",
+)
+@click.option("--job", default="", help="The job's name, for the delivery and the hooks.")
+@click.option("--on-hang-command", metavar="COMMAND", help="Call it once for a hang, with the news on its stdin.")
+@click.option(
+    "--on-hang-webhook",
+    metavar="URL",
+    envvar="HANGDRILL_ON_HANG_WEBHOOK",
+    show_envvar=True,
+    help="Post the news there, once for a hang.",
+)
+@click.option("--hook-timeout-s", type=float, default=10.0, show_default=True, help="How long a hook may take.")
 def collect(
     *,
     sockets: Path,
@@ -112,13 +132,24 @@ def collect(
     linger_s: float,
     native_prefix: str | None,
     parent_pid: int | None,
+    deliver_to: str | None,
+    deliver_within_s: float,
+    job: str,
+    on_hang_command: str | None,
+    on_hang_webhook: str | None,
+    hook_timeout_s: float,
 ) -> None:
     """Watch ranks through their sockets, pull their evidence at a hang, and store it with a manifest.
 
-    Runs until the ranks are gone, or until INT, TERM or HUP, after which it finishes what it has.
+    Runs until the ranks are gone, or until INT, TERM or HUP, after which it finishes what it has. Delivery and hooks
+    run beside it and never hold up a rank (docs/delivery.md).
     """
+    import shlex
+
     from hangdrill.collector import CollectorOptions
     from hangdrill.collector import collect as collect_evidence
+    from hangdrill.delivery import DeliveryOptions
+    from hangdrill.model.scenario import Incident
 
     options = CollectorOptions(
         sockets=sockets,
@@ -133,6 +164,15 @@ def collect(
         linger_s=linger_s,
         native_prefix=native_prefix,
         parent_pid=parent_pid,
+        delivery=DeliveryOptions(
+            url=deliver_to,
+            within_s=deliver_within_s,
+            job=job,
+            run=run_id,
+            incident=Incident(
+                command=tuple(shlex.split(on_hang_command or "")), webhook=on_hang_webhook, timeout_s=hook_timeout_s
+            ),
+        ),
     )
     manifest = collect_evidence(options, _stop_on_signals())
     if not manifest.ranks:

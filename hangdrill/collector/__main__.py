@@ -7,19 +7,22 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+import msgspec
+
 from hangdrill.collector.collect import collect
 from hangdrill.collector.options import CollectorOptions
-from hangdrill.model.errors import ExitCode, HangdrillError
+from hangdrill.delivery import DELIVER_WITHIN_S, DeliveryOptions
+from hangdrill.model.errors import ExitCode, HangdrillError, UsageError
+from hangdrill.model.scenario import Incident
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Collect until the job is over, SIGTERM or SIGINT. Returns the exit code."""
-    options = parse(arguments)
     stop = _Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop.on_signal)
     try:
-        collect(options, stop)
+        collect(parse(arguments), stop)
     except HangdrillError as error:
         print(f"collector: {error}", file=sys.stderr)
         return int(error.exit_code)
@@ -42,8 +45,34 @@ def parse(arguments: list[str] | None) -> CollectorOptions:
     parser.add_argument("--native-prefix", help="prefix of the files torch writes by itself (TORCH_FR_DUMP_TEMP_FILE)")
     parser.add_argument("--parent-pid", type=int, help="end when this process is gone")
     parser.add_argument("--contained", action="store_true", help="the ranks are in a container, with pids of their own")
+    _add_delivery(parser)
     values = vars(parser.parse_args(arguments))
-    return CollectorOptions(**{**values, "backends": tuple(values["backends"])})
+    delivery = DeliveryOptions(
+        url=values.pop("deliver_to"),
+        within_s=values.pop("deliver_within_s"),
+        job=values.pop("job"),
+        run=values["run_id"],
+        started_ns=values.pop("started_ns"),
+        incident=_incident(values.pop("incident")),
+    )
+    return CollectorOptions(**{**values, "backends": tuple(values["backends"])}, delivery=delivery)
+
+
+def _add_delivery(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--deliver-to", help="URL or directory that the evidence is delivered to")
+    parser.add_argument("--deliver-within-s", type=float, default=DELIVER_WITHIN_S)
+    parser.add_argument("--job", default="", help="the job's name, for the delivery")
+    parser.add_argument("--started-ns", type=int, help="when the run began, for the delivery")
+    parser.add_argument("--incident", type=Path, help="JSON file of the hooks: a webhook's URL is a secret")
+
+
+def _incident(path: Path | None) -> Incident:
+    if path is None:
+        return Incident()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Incident)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(f"cannot read the hooks: {error}", where=str(path)) from error
 
 
 class _Stop:

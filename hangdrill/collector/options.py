@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from hangdrill.delivery import DeliveryOptions, check_delivery
 from hangdrill.model.errors import MachineError, UsageError
 
 __all__ = ["CollectorOptions", "check_options"]
@@ -20,6 +21,7 @@ class CollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
     backends empty: every backend that torch is known to record is asked for, until one has something to say.
     control None: a job of the user's own, with no agent and no controller.
     contained: the ranks are in a container, so a pid that an agent tells is none of this host's; sockets tell it.
+    delivery: where the evidence goes from there, and who is told of a hang.
     linger_s: how long after the last rank is gone a restart is waited for; without a parent to follow.
     """
 
@@ -36,6 +38,7 @@ class CollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
     native_prefix: str | None = None
     parent_pid: int | None = None
     contained: bool = False
+    delivery: DeliveryOptions = msgspec.field(default_factory=DeliveryOptions)
 
 
 def check_options(options: CollectorOptions) -> None:
@@ -53,6 +56,7 @@ def check_options(options: CollectorOptions) -> None:
     for name, path in (("--sockets", options.sockets), ("--control", options.control)):
         if path is not None and not path.is_dir():
             raise UsageError(f"{path} is not a directory", where=name, next_step="make it before the ranks start")
+    check_delivery(options.delivery)
     _make_evidence_directory(options.to)
 
 

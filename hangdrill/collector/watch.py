@@ -21,6 +21,7 @@ from hangdrill.collector.roster import Roster
 from hangdrill.collector.sources import sources_of
 from hangdrill.collector.store import EvidenceStore
 from hangdrill.collector.wakeup import DirectoryWatch
+from hangdrill.delivery import NoopOutbox, Outbox
 from hangdrill.model.run import ArtifactKind, PullReason, RankState
 
 __all__ = ["Watch"]
@@ -34,8 +35,14 @@ _SLOWEST_LOOK_S = 2.0
 class Watch:
     """Watches one job until it is over."""
 
-    def __init__(self, options: CollectorOptions, store: EvidenceStore, stop: StopSignal) -> None:
+    def __init__(
+        self, options: CollectorOptions, store: EvidenceStore, stop: StopSignal, outbox: Outbox | None = None
+    ) -> None:
+        """outbox: hears of a hang once it cannot be taken back any more."""
         self._options = options
+        self._outbox = outbox or NoopOutbox()
+        self._told_of: Notice | None = None
+        self._notice_attempt = 0
         self._store = store
         self._control = None if options.control is None else ControlDirectory(options.control)
         job_timeout_s = None if self._control is None else self._control.job_timeout_s()
@@ -92,6 +99,7 @@ class Watch:
         self._serve_ends()
         self._copy_native_files()
         self._journalist.complete_when_done(self._roster)
+        self._tell_of_incident()
 
     # Noticing.
 
@@ -109,6 +117,7 @@ class Watch:
 
     def _begin_episode(self, notice: Notice) -> None:
         self._notice = notice
+        self._notice_attempt = self._roster.attempt
         self._settling = Deadline(self._options.settle_s if notice.needs_settling else 0)
         self._pulled_s = None
         for rank in self._roster.current:
@@ -138,10 +147,32 @@ class Watch:
         moved_s = max((max(rank.progress_s, rank.advanced_s) for rank in ranks), default=0.0)
         return not stuck and self._pulled_s < moved_s < self._notice.gives_up_s
 
+    def _tell_of_incident(self, *, is_last: bool = False) -> None:
+        """Once for each hang, and never for one that may still turn out to be none: not before the job is at its end,
+        a rank has ended, or the operation's own timeout is over, after which nothing counts as a recovery. Where there
+        is no such timeout the job may hang for good: then after as long again as it took to notice it."""
+        notice = self._notice
+        if notice is None or notice is self._told_of or self._pulled_s is None:
+            return
+        ranks = self._roster.current
+        until_s = min(notice.gives_up_s, self._pulled_s + self._rules.progress_limit_s)
+        may_recover = time.monotonic() < until_s and all(rank.view().running for rank in ranks)
+        if may_recover and not is_last:
+            return
+        self._told_of = notice
+        manifest = self._store.manifest
+        self._outbox.incident(
+            noticed_ns=manifest.noticed_ns or time.time_ns(),
+            notice=notice.sentence,
+            attempt=self._notice_attempt,
+            only_asked=notice.reason is PullReason.ASKED,
+        )
+
     def _begin_anew(self) -> None:
         """A restart: what the earlier attempt left stays, and the new one is watched from its beginning."""
         self._store.event(EventName.RESTART, detail=f"attempt {self._roster.attempt}")
         self._store.completed(False)
+        self._tell_of_incident(is_last=True)
         self._notice = None
         self._pulled_s = None
         for rank in self._roster.all_seen:
@@ -247,6 +278,7 @@ class Watch:
             if rank.exit is not None:
                 self._ack(rank)
         self._journalist.end(self._roster)
+        self._tell_of_incident(is_last=True)
 
     def _pause_s(self) -> float:
         if self._notice is not None and self._pulled_s is None:

@@ -2,9 +2,9 @@
 
     open_outbox(evidence, options)    what the collector holds: a process that delivers and calls hooks beside it
     deliver(evidence, url, ...)       completes a delivery from the spool (`hangdrill deliver`)
-    look_at(...)                      what was delivered, and what deletes it, as somebody else than the deliverer sees it
+    inspection.ask(...)               what was delivered, and what deletes it, as the controller sees it
 
-The evidence directory is the spool. Stores' packages (s3fs, boto3, ...) are imported when they are used. It judges nothing.
+The evidence directory is the spool. Stores' packages (s3fs, ...) are imported when they are used. It judges nothing.
 """
 
 from hangdrill.delivery.deliver import deliver

@@ -1,8 +1,8 @@
 """Takes every artifact of an evidence directory to the target: bounded in tries, in time and in what runs at once.
 
-Each try is a thread of its own, so that a store that hangs holds up nothing but itself: a try that is not over in time is
-given up, and whatever it still does is harmless, for nothing is ever written twice. What counts as delivered was read
-back. The manifest comes last: where it is, everything is.
+Each try is a thread of its own, so that a store that hangs holds up nothing but itself: a try that is not over in time
+is given up, and whatever it still does is harmless, for nothing is ever written twice. What counts as delivered was
+read back. The manifest comes last: where it is, everything is.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -204,10 +205,8 @@ class Courier:
         store.sweep(name)
         found = store.digest(name)
         if found is None:
-            try:
+            with suppress(AlreadyThere):  # a try that was given up has come through after all, or somebody was quicker
                 store.put_new(name, data)
-            except AlreadyThere:
-                pass  # a try that was given up has come through after all, or somebody else was quicker
             found = store.digest(name)
             if found is None:
                 raise OSError("it was written, and is not there when it is read back")

@@ -40,7 +40,8 @@ def descendants(root: int) -> list[int]:
             found = _parent_of(int(name))
             if found is not None:
                 parents[int(name)] = found
-    line, fresh = set(), {root}
+    line: set[int] = set()
+    fresh = {root}
     while fresh:
         fresh = {pid for pid, parent in parents.items() if parent in fresh} - line
         line |= fresh

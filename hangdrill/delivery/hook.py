@@ -58,7 +58,9 @@ class Caller:
     def call(self, news: IncidentNews) -> None:
         """Call each hook that was not called for this incident yet."""
         if self._command:
-            self._once(news, HookKind.COMMAND, self._redact(" ".join(self._command)), self._run)
+            self._once(
+                news, HookKind.COMMAND, self._redact(self._command[0] + " ..." * (len(self._command) > 1)), self._run
+            )
         if self._webhook:
             self._once(news, HookKind.WEBHOOK, webhook_shown(self._webhook), self._tell)
 
@@ -173,7 +175,7 @@ def _hear(process: "subprocess.Popen[bytes]", timeout_s: float, leave: Collectio
     def listen() -> None:
         """To the end, of which the beginning is kept: whoever prints without end is not to fill the memory."""
         with process.stdout or io.BytesIO() as stream:
-            while block := stream.read1(1 << 16):  # type: ignore[union-attr]
+            while block := os.read(stream.fileno(), 1 << 16):
                 heard.extend(block[: max(0, _OUTPUT_BYTES - len(heard))])
 
     listener = threading.Thread(target=listen, name="hook's output", daemon=True)

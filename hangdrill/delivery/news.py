@@ -9,7 +9,7 @@ import msgspec
 
 from hangdrill.delivery.orders import Line
 from hangdrill.incident import diagnose
-from hangdrill.model.delivery import Delivery, IncidentNews
+from hangdrill.model.delivery import Delivery, DeliveryState, IncidentNews
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.errors import HangdrillError
 
@@ -50,7 +50,7 @@ def make_news(
         diagnosis=msgspec.to_builtins(diagnosis) if known else None,
         evidence=str(evidence),
         delivered_to=record.prefix if record is not None else None,
-        complete=record is not None and record.complete,
+        complete=record is not None and all(one.state is DeliveryState.DELIVERED for one in record.artifacts),
         artifacts=record.artifacts if record is not None else (),
     )
 

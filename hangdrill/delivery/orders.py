@@ -1,4 +1,4 @@
-"""What the collector tells the delivery's process, line by line over its standard input, and what is asked of it at all.
+"""What is asked of the delivery, and what the collector tells its process, line by line over its standard input.
 
 Never on a command line, which every user of the host can read.
 """

@@ -40,31 +40,45 @@ class DeliveryProblem(Exception):
 def meaning_of(error: BaseException, url: str) -> Meaning:
     """Of whatever a store raised. url: the target, for its protocol and bucket."""
     protocol, _, rest = url.partition("://") if "://" in url else ("file", "", url)
-    bucket = rest.split("/", 1)[0]
-    kind, text = type(error).__name__, _text(error)
-    keys = _KEYS.get(protocol, "the credentials of this store")
+    text = _text(error)
     if isinstance(error, DeliveryProblem):
         return Meaning(error.what, error.mend, again=False)
+    found = _of_package(error, protocol, text) or _of_credentials(error, protocol, text)
+    found = found or _of_place(error, protocol, rest.split("/", 1)[0], text)
+    if found is not None:
+        return Meaning(*found, again=False)
+    kind = type(error).__name__
+    return Meaning(f"{kind}: {text}" if text else kind, "check the network and the store", again=True)
+
+
+def _of_package(error: BaseException, protocol: str, text: str) -> tuple[str, str] | None:
     if isinstance(error, ImportError):
         package = _PACKAGES.get(protocol, f"the fsspec package for {protocol}://")
         mend = "pip install 'hangdrill[s3]'" if package == "s3fs" else f"pip install {package}"
-        return Meaning(f"the package for {protocol}:// is missing: {package}", f"{mend}, beside hangdrill", again=False)
+        return f"the package for {protocol}:// is missing: {package}", f"{mend}, beside hangdrill"
     if isinstance(error, ValueError) and "rotocol" in text:
-        return Meaning(f"no file system is known as {protocol}://", "check the URL", again=False)
-    if kind in _NO_CREDENTIALS:
-        return Meaning("there are no credentials", f"set {keys} for the collector", again=False)
-    if isinstance(error, PermissionError) or any(code in text for code in _REFUSED_CODES):
-        if protocol == "file":
-            return Meaning(
-                f"this user may not write there: {text}", "check owner and mode of the directory", again=False
-            )
-        return Meaning(f"the store refuses these credentials: {text}", f"check {keys}, and its policy", again=False)
+        return f"no file system is known as {protocol}://", "check the URL"
+    return None
+
+
+def _of_credentials(error: BaseException, protocol: str, text: str) -> tuple[str, str] | None:
+    keys = _KEYS.get(protocol, "the credentials of this store")
+    if type(error).__name__ in _NO_CREDENTIALS:
+        return "there are no credentials", f"set {keys} for the collector"
+    if not isinstance(error, PermissionError) and not any(code in text for code in _REFUSED_CODES):
+        return None
+    if protocol == "file":
+        return f"this user may not write there: {text}", "check owner and mode of the directory"
+    return f"the store refuses these credentials: {text}", f"check {keys}, and its policy"
+
+
+def _of_place(error: BaseException, protocol: str, bucket: str, text: str) -> tuple[str, str] | None:
     if isinstance(error, FileNotFoundError) or "NoSuchBucket" in text:
         what = f"there is no bucket or directory {bucket}" if protocol != "file" else f"the directory is gone: {text}"
-        return Meaning(what, "make it, or check the name: hangdrill makes no bucket", again=False)
+        return what, "make it, or check the name: hangdrill makes no bucket"
     if isinstance(error, OSError) and error.errno in _PERMANENT_ERRNO:
-        return Meaning(f"it cannot be written: {text}", "check the directory, its mount and its rights", again=False)
-    return Meaning(f"{kind}: {text}" if text else kind, "check the network and the store", again=True)
+        return f"it cannot be written: {text}", "check the directory, its mount and its rights"
+    return None
 
 
 def _text(error: BaseException) -> str:

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @contextmanager
 def locked(evidence: Path) -> Iterator[None]:
-    """This process alone delivers from the directory; MachineError when another one does. A killed one's lock is gone."""
+    """This process alone delivers from the directory; MachineError when another one does."""
     from filelock import FileLock, Timeout
 
     try:

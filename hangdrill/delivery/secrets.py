@@ -1,7 +1,7 @@
 """Keeps secrets out of everything that is printed or stored. Pure.
 
-Two ways in: a URL (user:password@, tokens in the query, a chat's webhook, whose whole path is the secret), and values of
-environment variables that turn up in a library's error text.
+Two ways in: a URL (user:password@, tokens in the query, a chat's webhook, whose whole path is the secret), and values
+of environment variables that turn up in a library's error text.
 """
 
 import re

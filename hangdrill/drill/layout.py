@@ -47,6 +47,10 @@ class RunLayout(msgspec.Struct, frozen=True):
         return self.control / "agent.json"
 
     @property
+    def hooks(self) -> Path:
+        return self.control / "hooks.json"
+
+    @property
     def collect_now(self) -> Path:
         return self.control / "collect_now"
 
@@ -102,6 +106,10 @@ class RunLayout(msgspec.Struct, frozen=True):
     @property
     def inspection(self) -> Path:
         return self.root / "inspection.json"
+
+    @property
+    def delivered(self) -> Path:
+        return self.root / "delivered.json"
 
     @property
     def result(self) -> Path:

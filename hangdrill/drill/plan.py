@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from hangdrill.delivery import DeliveryOptions, longest_s
 from hangdrill.drill.launching import launcher_for, missing_launcher
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.lock import resources_of
@@ -27,6 +28,7 @@ from hangdrill.model.sizes import parse_size
 __all__ = [
     "Deadlines",
     "Plan",
+    "delivery_of",
     "dump_place",
     "is_healthy",
     "launch_request",
@@ -38,6 +40,9 @@ __all__ = [
     "stall_after_s",
 ]
 
+COLLECTOR_S = 5.0
+CONTROLLER_MARKS = (RUN_ID_VARIABLE, CONTROLLER_VARIABLE)
+"""By these variables a process of the drill is known as its own."""
 STALL_PART_WITH_A_FAULT, STALL_PART = 0.6, 0.8
 """Of the group's timeout. A confirmed fault may be looked at early; a negative control is watched as a real job is."""
 PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -62,8 +67,8 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     restart_s: float
     nodes_s: float = 300.0
     """Every host of a job on several has come: people start the others by hand."""
-    collector_s: float = 5.0
-    """The collector finishes after the job has ended."""
+    collector_s: float = COLLECTOR_S
+    """The collector finishes after the job has ended, and delivers what is left to deliver."""
     int_s: float = 0.2
     term_s: float = 0.5
     kill_s: float = 10.0
@@ -139,6 +144,7 @@ def plan_drill(
             within_s=within_s,
             healthy_s=3 * scenario.job.timeout_s + 60,
             restart_s=scenario.job.timeout_s + 45,
+            collector_s=COLLECTOR_S + longest_s(delivery_of(scenario)),
         ),
     )
     return msgspec.structs.replace(
@@ -264,6 +270,7 @@ def _collector_command(plan: Plan, layout: RunLayout) -> tuple[str, ...]:
             "--backend": scenario.job.backend,
             "--stall-after-s": str(stall_after_s(scenario)),
             "--native-prefix": plan.dump_prefix,
+            **_delivery_words(plan, layout),
         }
         return (sys.executable, "-m", "hangdrill.collector", *(part for option in own.items() for part in option))
     options = {
@@ -274,6 +281,7 @@ def _collector_command(plan: Plan, layout: RunLayout) -> tuple[str, ...]:
         "--world-size": str(scenario.job.world_size),
         "--backend": scenario.job.backend,
         "--stall-after-s": str(stall_after_s(scenario)),
+        **_delivery_words(plan, layout),
     }
     if scenario.job.launcher is LauncherName.KUBERNETES:
         return _sidecar_command(plan, layout, options)
@@ -284,6 +292,23 @@ def _collector_command(plan: Plan, layout: RunLayout) -> tuple[str, ...]:
     flags = ("--contained",) if scenario.job.contained else ()
     words = (part for option in options.items() for part in option)
     return (sys.executable, "-m", "hangdrill.collector", *words, *flags)
+
+
+def delivery_of(scenario: Scenario) -> DeliveryOptions:
+    """What the collector delivers, and whom it tells."""
+    url = scenario.recorder.deliver_to
+    if url is not None and "://" not in url:
+        url = str(Path(url).absolute())
+    return DeliveryOptions(url=url, within_s=scenario.recorder.deliver_within_s, incident=scenario.incident)
+
+
+def _delivery_words(plan: Plan, layout: RunLayout) -> dict[str, str]:
+    """Hooks are in a file, for a webhook's URL is a secret."""
+    options = delivery_of(plan.scenario)
+    words = {"--job": plan.name, "--started-ns": str(plan.created_ns)} if options.wanted else {}
+    if options.url is not None:
+        words |= {"--deliver-to": options.url, "--deliver-within-s": f"{options.within_s:g}"}
+    return words | ({"--incident": str(layout.hooks)} if options.incident.has_hook else {})
 
 
 def _sidecar_command(plan: Plan, layout: RunLayout, options: dict[str, str]) -> tuple[str, ...]:

@@ -169,6 +169,8 @@ def _prepare(plan: Plan, run_dir: Path) -> RunLayout:
     if plan.scenario.job.on_nodes:
         prepare_nodes(layout, plan.scenario.job.nnodes)
     write_json(layout.agent_orders, plan.orders)
+    if plan.scenario.incident.has_hook:
+        write_json(layout.hooks, plan.scenario.incident)
     for volume in mounted_volumes(launch_request(plan, {}).volumes, plan.run_dir):
         if Path(volume.source).is_relative_to(layout.root):
             make_directory(Path(volume.source))

@@ -7,11 +7,12 @@ import math
 import re
 from collections.abc import Callable, Iterator
 
-from hangdrill.drill.scenario_kubernetes import kubernetes_mistakes, kubernetes_warnings
 from hangdrill.delivery.secrets import secret_in
+from hangdrill.drill.scenario_kubernetes import kubernetes_mistakes, kubernetes_warnings
 from hangdrill.drill.scenario_shape import Problem, nearest
 from hangdrill.launchers.slurm_script import mistake_in
 from hangdrill.model.scenario import (
+    LINK_FAULTS,
     TEARDOWNS_OF,
     FaultKind,
     LauncherName,
@@ -55,6 +56,7 @@ P2P_WORKLOADS = frozenset({WorkloadName.PIPELINE})
 GPU_FAULTS = frozenset({FaultKind.GPU_KERNEL, FaultKind.OOM})
 STORE_RANK = 0
 """Where the store lives when torchrun does not host it."""
+INTERFACE = re.compile(r"[^\s/]{1,15}")
 STEP = re.compile(r"step:([1-9]\d*)")
 
 
@@ -168,6 +170,10 @@ def _fault_ranks(scenario: Scenario) -> Iterator[Problem]:
         if fault.targets:
             yield Problem("fault.ranks", "ranks, and no fault to place on them", "set fault.kind")
         return
+    if fault.on_host:
+        if fault.targets:
+            yield Problem("fault.ranks", f"{fault.kind.value} is placed on a host, on no rank", "use fault.node")
+        return
     if not fault.targets:
         yield Problem("fault.rank", f"{fault.kind.value} is placed on no rank", "set fault.rank or fault.ranks")
     if fault.rank is not None and fault.ranks:
@@ -189,10 +195,37 @@ def _fault_place(scenario: Scenario) -> Iterator[Problem]:
         yield Problem("fault.before", f"{fault.kind.value} has no place", hint)
     elif fault.kind in NEEDS_OPERATION and fault.before is None:
         yield Problem("fault.at", f"{fault.kind.value} changes an operation, so it needs one", "use fault.before")
+    elif fault.on_host and (fault.before is not None or not STEP.fullmatch(fault.at or "")):
+        yield Problem(f"fault.{given[0]}", "a fault of a host is placed at a step", 'for instance at = "step:3"')
     elif fault.kind is FaultKind.DATALOADER and given and fault.at != "dataloader":
         yield Problem(f"fault.{given[0]}", "this fault is always in a worker of the DataLoader", "leave the place out")
     elif fault.kind is FaultKind.IN_DESTROY and fault.at in ("init", "dataloader"):
         yield Problem("fault.at", f"there is nothing to destroy at {fault.at}", 'use before, "step:3" or "destroy"')
+
+
+def _fault_host(scenario: Scenario) -> Iterator[Problem]:
+    """A fault of a host, and where it is placed."""
+    fault, job, kind = scenario.fault, scenario.job, scenario.fault.kind.value
+    if not fault.on_host:
+        given = [name for name in ("node", "interface") if getattr(fault, name) is not None]
+        for name in given:
+            yield Problem(f"fault.{name}", f"{kind} is placed on ranks, on no host", 'for instance kind = "link-down"')
+        return
+    if not job.on_nodes or job.nnodes < 2:
+        hint = 'use launcher = "torchrun" or "slurm" with nnodes = 2'
+        yield Problem("fault.kind", f"{kind} is a fault between hosts, and the job is on one", hint)
+        return
+    if fault.node is None and fault.kind is not FaultKind.HOST_DEATH:
+        yield Problem("fault.node", f"{kind} is placed on no host", f"use a number from 0 to {job.nnodes - 1}")
+    if not 0 <= fault.host_node < job.nnodes:
+        hint = f"use a number from 0 to {job.nnodes - 1}"
+        yield Problem("fault.node", f"node {fault.node} is outside the {job.nnodes} nodes", hint)
+    if fault.interface is None and fault.kind in LINK_FAULTS:
+        yield Problem("fault.interface", f"{kind} needs the interface that it may cut", 'for instance "eth0"')
+    if fault.interface is not None and fault.kind is FaultKind.AGENT_KILL:
+        yield Problem("fault.interface", "agent-kill touches no network", "leave it out")
+    if fault.interface is not None and not INTERFACE.fullmatch(fault.interface):
+        yield Problem("fault.interface", f'"{fault.interface}" is no name of an interface', 'for instance "eth0"')
 
 
 def _fault_kind(scenario: Scenario) -> Iterator[Problem]:
@@ -337,6 +370,6 @@ def _between(
 
 
 RULES: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
-    _job, _volumes, _slurm, _memory, _world, _fault_kind, _fault_ranks, _fault_place, _fault_at, _fault_before,
+    _job, _volumes, _slurm, _memory, _world, _fault_kind, _fault_host, _fault_ranks, _fault_place, _fault_at, _fault_before,
     _fault_delay, _recorder, _delivery, _incident, _expect_ranks, _expect_within, _expect_survives, kubernetes_mistakes,
 )  # fmt: skip

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hangdrill.drill.control import ControlReader
+from hangdrill.drill.delivered import look_at_delivered
 from hangdrill.drill.fault import PlacedFault
 from hangdrill.drill.inspection import BEFORE, COLLECTED, Inspector, sweep_sockets
 from hangdrill.drill.layout import Journal, RunLayout
 from hangdrill.drill.nodes import Nodes
 from hangdrill.drill.nodes_road import NodesRoad
 from hangdrill.drill.observe import RankObserver
-from hangdrill.drill.plan import Plan, dump_place, launch_request
+from hangdrill.drill.plan import COLLECTOR_S, Plan, dump_place, launch_request
 from hangdrill.drill.procfs import own_id, pid_inside, read_process, scan
 from hangdrill.drill.roads import NativeRoad, Road, SidecarRoad, read_manifest
 from hangdrill.drill.supervise import Grace, Supervisor
@@ -63,6 +64,7 @@ class Session:
         if isinstance(road, SidecarRoad):
             road.pod_is_gone = lambda: self.job is not None and not self.job.leftovers()
         self._end_told = False
+        self.environ: Mapping[str, str] = {}
 
     def tell(self, phase: str, event: str, detail: Mapping[str, object] | None = None, text: str = "") -> None:
         """One step is done: to the journal and to those who watch."""
@@ -72,6 +74,7 @@ class Session:
     def launch(self, environ: Mapping[str, str]) -> tuple[int, ...]:
         """Start the road and then the job, so that no rank lives unwatched; the pids of both."""
         self.inspector.look_at_files(BEFORE, None)
+        self.environ = environ
         collector_pids = self.road.start(environ)
         self.supervisor.spare(collector_pids)
         if self.nodes is not None:
@@ -99,6 +102,16 @@ class Session:
         pids = {key.rank: agent.pid for key, agent in facts.items() if key.attempt == 0}
         others = [pids.get(rank) for rank in self.plan.expected_ranks if rank not in targets]
         return bool(others) and None not in others and not any(self._lives(pid) for pid in others if pid is not None)
+
+    def host_fault(self) -> str | None:
+        """What a node process did to its host, in words; None while it has not, and where nothing is to be done."""
+        fault = self.plan.scenario.fault
+        status = self.nodes.statuses().get(fault.host_node) if self.nodes is not None and fault.on_host else None
+        return None if status is None or status.fault is None else f"{status.fault.what} on {status.host}"
+
+    def host_fault_took(self) -> bool:
+        """Whether a fault of a host is confirmed by its node process; every other fault is the ranks' to report."""
+        return not self.plan.scenario.fault.on_host or self.host_fault() is not None
 
     def release(self) -> None:
         """Let go of every held, stopped or blocked rank."""
@@ -186,11 +199,18 @@ class Session:
         self.tell("ended", "job-ended", detail)
 
     def finish_road(self) -> None:
-        """Let the road store what is left; an unfinished collector is ended."""
-        remark = self.road.finish(Waiter(), self.plan.deadlines.collector_s)
+        """Let the road store and deliver what is left; an unfinished collector is ended. Who interrupts does not want
+        to wait for a store that hangs."""
+        deadline_s = COLLECTOR_S if self.waiter.interrupted else self.plan.deadlines.collector_s
+        remark = self.road.finish(Waiter(), deadline_s)
         if remark:
             self.listener.note(remark)
             self.journal.write("remark", {"text": remark})
+
+    def look_at_delivered(self) -> None:
+        """What the stores have, and what deletes it there, as this side sees it."""
+        if not self.waiter.interrupted and self.job is not None:
+            look_at_delivered(self.plan, self.environ)
 
     def sweep(self) -> None:
         """End what is left of anything, collector included; remove sockets and FIFOs; look whether it worked."""

@@ -14,6 +14,7 @@ def end_everything(session: Session) -> tuple[str, ...]:
         session.tell_teardown,
         session.end_job,
         session.finish_road,
+        session.look_at_delivered,
         session.sweep,
     )
     problems = tuple(problem for step in steps if (problem := _attempt(step)))

@@ -11,16 +11,19 @@ from typing import TypeVar
 
 import msgspec
 
+from hangdrill.delivery.record import CALLS
 from hangdrill.drill.clocks import by_one_clock
 from hangdrill.drill.control import ControlReader
 from hangdrill.drill.evidence import ReadDumps, read_artifacts
 from hangdrill.drill.inspection import Inspection
 from hangdrill.drill.layout import RunLayout
+from hangdrill.drill.node_files import read_in_place
 from hangdrill.drill.plan import Plan
 from hangdrill.drill.roads import read_manifest
+from hangdrill.model.delivery import Delivered, HookCalls
 from hangdrill.model.dump import Frame, RankDump
 from hangdrill.model.errors import UsageError
-from hangdrill.model.run import AgentFacts, Artifact, ArtifactKind, JournalEvent, RecordedRun
+from hangdrill.model.run import AgentFacts, Artifact, ArtifactKind, JournalEvent, NodeStatus, RecordedRun
 from hangdrill.recorder.stacks import main_thread_frames
 
 __all__ = ["load_run"]
@@ -66,6 +69,9 @@ def load_run(run_dir: Path) -> RecordedRun:
         stacks=_stacks_by_rank(layout.evidence, artifacts),
         job_exit_code=_exit_code(journal),
         leftovers=inspection.leftovers,
+        delivered=_read(layout.delivered, Delivered),
+        hook_calls=_hook_calls(layout),
+        nodes=_nodes(layout),
         places=tuple(msgspec.structs.replace(one, path=_moved(one.path, plan, layout)) for one in inspection.places),
         clocks=inspection.clocks,
         memory=inspection.memory,
@@ -82,6 +88,19 @@ def _stacks_by_rank(directory: Path, artifacts: Iterable[Artifact]) -> dict[int,
                 text = (directory / artifact.path).read_bytes()[:MOST_STACKS_BYTES].decode(errors="replace")
                 found[artifact.rank] = main_thread_frames(text)
     return found
+
+
+def _nodes(layout: RunLayout) -> tuple[NodeStatus, ...]:
+    """Of a job on several hosts."""
+    found = (read_in_place(path, NodeStatus) for path in sorted(layout.nodes.glob("*.json")))
+    return tuple(sorted((status for status in found if status is not None), key=lambda status: status.node))
+
+
+def _hook_calls(layout: RunLayout) -> HookCalls | None:
+    """Of all collectors: one, or one a host."""
+    places = (layout.evidence, *sorted(path for path in layout.evidence.glob("*") if path.is_dir()))
+    found = [calls for place in places if (calls := _read(place / CALLS, HookCalls)) is not None]
+    return HookCalls(calls=tuple(call for calls in found for call in calls.calls)) if found else None
 
 
 def _read_plan(layout: RunLayout) -> Plan:

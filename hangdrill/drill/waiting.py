@@ -106,6 +106,11 @@ class Waiter:
         self._tick = tick
         self._never = threading.Event()
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._interrupt is not None and self._interrupt.requested
+
     def until(self, probe: Callable[[], T | None], *, deadline_s: float, poll_s: float = POLL_S) -> T | None:
         """The probe's first answer that is not None; None once `deadline_s` is over. Probes at least once.
 

@@ -1,7 +1,7 @@
 """What became of evidence on its way to where people look: the records that delivery, hook and retention leave.
 
-`evidence/delivery.json` and `evidence/incident.json` are written beside the evidence; `delivered.json` in a run directory
-is what the controller saw itself. No secret is ever in one of them: see `hangdrill.delivery.secrets`.
+`evidence/delivery.json` and `evidence/incident.json` are written beside the evidence; `delivered.json` in a run
+directory is what the controller saw itself. No secret is ever in one of them: see `hangdrill.delivery.secrets`.
 """
 
 from enum import Enum

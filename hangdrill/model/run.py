@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from hangdrill.model.delivery import Delivered, HookCalls
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.dump import Frame, RankDump
 from hangdrill.model.scenario import Scenario
@@ -339,8 +340,14 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     job_exit_code: int | None = None
     leftovers: tuple[Leftover, ...] | None = None
     """None when nobody looked."""
+    delivered: Delivered | None = None
+    """What the controller found of deliveries and of what deletes them; None when nothing was to be delivered."""
+    hook_calls: HookCalls | None = None
+    """None when no call of a hook was recorded."""
     places: tuple[PlaceFacts, ...] = ()
     clocks: tuple[RankClock, ...] = ()
+    nodes: tuple[NodeStatus, ...] = ()
+    """The last word of each host of a job on several; one that did not finish was lost."""
     memory: MemoryFacts | None = None
     """Of the teardown oom-kill."""
 
