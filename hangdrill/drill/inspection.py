@@ -12,6 +12,7 @@ from hangdrill.drill.layout import RunLayout, write_json
 from hangdrill.drill.places import look_at_place
 from hangdrill.drill.plan import Plan
 from hangdrill.drill.supervise import Supervisor
+from hangdrill.launchers.protocol import OutOfReach
 from hangdrill.model.run import ArtifactKind, FileFacts, Leftover, Manifest, MemoryFacts, PlaceFacts, RankClock
 
 __all__ = ["BEFORE", "COLLECTED", "RUNNING", "Inspection", "Inspector", "leftover_files", "sweep_sockets"]
@@ -33,11 +34,18 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 class Inspector:
     """Keeps inspection.json: one more set of facts at each call, in order."""
 
-    def __init__(self, plan: Plan, layout: RunLayout, locate: Callable[[str], Path | None] = Path) -> None:
-        """locate: where this host finds a file of the job."""
+    def __init__(
+        self,
+        plan: Plan,
+        layout: RunLayout,
+        locate: Callable[[str], Path | None] = Path,
+        place_of: Callable[[str], str] = lambda path: "",
+    ) -> None:
+        """locate: where this host finds a file of the job. place_of: what holds it, if that goes with the job."""
         self._plan = plan
         self._layout = layout
         self._locate = locate
+        self._place_of = place_of
         self._inspection = Inspection()
 
     def look_at_files(self, when: str, manifest: Manifest | None) -> int:
@@ -84,7 +92,13 @@ class Inspector:
         """What is looked for, under the name that the job gave it, and where this host may have it."""
         for rank in self._plan.expected_ranks:
             path = f"{self._plan.dump_prefix}{rank}"
-            yield FileFacts(when=when, rank=rank, kind=ArtifactKind.DUMP, path=path, exists=False), self._locate(path)
+            gone = FileFacts(
+                when=when, rank=rank, kind=ArtifactKind.DUMP, path=path, exists=False, place=self._place_of(path)
+            )
+            try:
+                yield gone, self._locate(path)
+            except OutOfReach as error:
+                yield msgspec.structs.replace(gone, unseen=error.what), None
         for artifact in () if manifest is None else manifest.artifacts:
             own = self._layout.evidence / artifact.path
             yield (
