@@ -51,7 +51,7 @@ class Session:
         self.supervisor = Supervisor(plan.run_id, own_id())
         self.control = ControlReader(layout.control)
         self.fault = PlacedFault(plan.scenario.fault, layout.control)
-        self.inspector = Inspector(plan, layout, self.locate)
+        self.inspector = Inspector(plan, layout, self.locate, self.place_of)
         self.observer = RankObserver(plan, layout, listener)
         self.waiter = Waiter(interrupt, self.observer.tick)
         self.job: LaunchedJob | None = None
@@ -153,6 +153,10 @@ class Session:
             return self.nodes.copy_of(path)
         place = dump_place(self.plan, path)
         return self.job.locate(path) if place is None and self.job is not None else place
+
+    def place_of(self, path: str) -> str:
+        """What holds the job's `path`, if that goes with the job; else ""."""
+        return self.job.place_of(path) if isinstance(self.job, PlacedJob) else ""
 
     def undergo(self, teardown: Teardown) -> None:
         """What the job's launcher does for a teardown; the journal says when it could not."""
