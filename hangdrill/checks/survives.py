@@ -37,17 +37,25 @@ def _judge_rank(run: RecordedRun, rank: int, teardown: Teardown) -> Finding:
         name = facts.path.rsplit("/", maxsplit=1)[-1]
         if after is None:
             return unknown(f"{name} was not looked at again after {teardown.value}")
+        if after.unseen:
+            return unknown(f"{name} is out of reach after {teardown.value}: {after.unseen}")
         if not after.exists:
-            return _gone(run, facts.path, teardown)
+            return _gone(run, after, teardown)
         changed = _changes(facts, after)
         if changed:
             return failed(f"{name} has changed after {teardown.value}: {', '.join(changed)}")
     return passed()
 
 
-def _gone(run: RecordedRun, path: str, teardown: Teardown) -> Finding:
+def _gone(run: RecordedRun, facts: FileFacts, teardown: Teardown) -> Finding:
     """Says so when the place itself could not survive."""
+    path = facts.path
     directory, _, name = path.rpartition("/")
+    if facts.place:
+        return failed(
+            f"{name} is gone after {teardown.value}: {directory} is in {facts.place}",
+            "let recorder.dump_to name a directory that all nodes share, or leave it out: the run directory is shared",
+        )
     layer = "" if is_inside(path, run.run_dir) else describe_layer(run, directory)
     if not layer:
         return failed(f"{name} is gone after {teardown.value}")
