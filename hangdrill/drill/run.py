@@ -41,6 +41,7 @@ from hangdrill.drill.plan import (
 )  # fmt: skip
 from hangdrill.drill.pool import run_all
 from hangdrill.drill.procfs import own_id
+from hangdrill.drill.queue import await_turn
 from hangdrill.drill.registry import Registration, open_runtime_dir, register, unregister
 from hangdrill.drill.roads import Road, make_road
 from hangdrill.drill.session import Session
@@ -188,6 +189,7 @@ def _execute(session: Session, environ: Mapping[str, str]) -> None:
         session.fault.arm()
         pids = session.launch(environ)
         session.tell("launch", "launched", {"pids": pids})
+        await_turn(session)
         gather(session)
         reach_steady(session)
         confirmed = confirm(session)
