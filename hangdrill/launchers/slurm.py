@@ -43,6 +43,12 @@ class SlurmLauncher:
                 where=request.run_dir,
                 next_step="name a directory that all nodes share with --out, in your home or scratch directory",
             )
+        if "\\" in request.run_dir:
+            raise UsageError(
+                "Slurm takes a backslash in a path for something else",
+                where=request.run_dir,
+                next_step="name another directory with --out",
+            )
         nodes = slurm.usable_nodes(request.sbatch)
         if nodes < request.nnodes:
             raise MachineError(

@@ -19,7 +19,10 @@ __all__ = ["PROGRAMS", "SUBMIT", "JobState", "Queued", "Slurm", "parse_job"]
 PROGRAMS = ("sbatch", "squeue", "scancel", "srun", "scontrol", "sinfo")
 SUBMIT = ("sbatch", "--parsable")
 CALL_DEADLINE_S = 60.0
+NO_OUTPUT_FILE = "53"
+"""No signal, though it stands in a signal's place: the job's log or directory could not be opened on the node."""
 NO_SUCH_JOB = "Invalid job id"
+NOT_NOW = "Requested node configuration is not available"
 OVER_ALREADY = (NO_SUCH_JOB, "already completing or completed", "not active")
 OVER = frozenset({
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
@@ -103,8 +106,12 @@ class Slurm:
         return len({name for name, state in states if not state.lower().startswith(UNUSABLE)})
 
     def try_out(self, script: str) -> None:
-        """MachineError with sbatch's own words when this script would never run here. Submits nothing."""
-        self._run("sbatch", "--test-only", what="sbatch refuses the job", stdin=script)
+        """MachineError with sbatch's own words when it would not take this script. Submits nothing."""
+        try:
+            self._run("sbatch", "--test-only", what="sbatch refuses the job", stdin=script)
+        except MachineError as error:
+            if NOT_NOW not in error.what:  # which it also says while nodes are drained: then the job waits
+                raise
 
     def submit(self, script_path: str) -> str:
         """The job's number."""
@@ -190,6 +197,8 @@ def parse_job(told: str) -> JobState:
     """One line of `scontrol --oneliner show job`."""
     state = _field(told, "JobState")
     code, _, number = _field(told, "ExitCode").partition(":")
+    if number == NO_OUTPUT_FILE:
+        code, number = NO_OUTPUT_FILE, "0"
     exit_code = -int(number) if number.isdecimal() and int(number) else int(code) if code.isdecimal() else 0
     if exit_code == 0 and state in OVER - {"COMPLETED"}:
         exit_code = -int(GONE_BY.get(state, signal.SIGKILL))

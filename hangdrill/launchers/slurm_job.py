@@ -46,7 +46,7 @@ class SlurmJob:
         self._nodes = Path(request.run_dir) / "nodes"
         self._state = JobState(state="PENDING")
         self._exit_code: int | None = None
-        self._gone = False
+        self._gone = self._torn_down = False
         self._next_look_s = self._next_ask_s = 0.0
         self._looked: dict[str, dict[str, Path] | str] = {}
         self._looks = 0
@@ -79,11 +79,13 @@ class SlurmJob:
         return ()
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is held open. From now on the nodes are looked at anew."""
+        self._torn_down = True
 
     def remove(self) -> None:
         """scancel, and wait until the job has left the queue. What a node process could not end itself, because it was
         killed, the second job ends."""
+        self._torn_down = True
         if not self._wait(self._has_left, 0 if self._exit_code is None else END_S):
             self._cancel()
         finished = all(report is not None and report.state == "finished" for report in self._reports())
@@ -92,20 +94,21 @@ class SlurmJob:
 
     def undergo(self, teardown: Teardown) -> None:
         """scheduler-cancel: scancel. node-tmp-wipe: the job ends, and Slurm wipes what was the job's."""
+        self._torn_down = True
         by_itself = teardown is Teardown.NODE_TMP_WIPE and self._wait(self._has_left, END_S)
         if teardown in (Teardown.NODE_TMP_WIPE, Teardown.SCHEDULER_CANCEL) and not by_itself:
             self._cancel()
 
     def locate(self, path: str) -> Path | None:
-        """A copy: of the node's own process while the job runs, of the second job's afterwards."""
+        """A copy: of the node's own process until a teardown, of the second job afterwards."""
         prefix, rank = _split(path)
         if not rank:
             return None
-        if self.poll() is None:
+        if not self._torn_down:
             copies = sorted(self._nodes.glob(f"*/native/{Path(path).name}"))
             return copies[0] if copies else None
         if not self._wait(self._has_left, GONE_S):
-            raise OutOfReach("the job has ended, and does not leave Slurm's queue")
+            raise OutOfReach("the job does not leave Slurm's queue")
         found = self._look(prefix)
         if isinstance(found, str):
             raise OutOfReach(found)
