@@ -1,0 +1,71 @@
+"""The device of a rank: how it is bound, how much memory the rank holds there, and how long something takes on it."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hangdrill.rank.accelerator import bind, device_of
+
+__all__ = ["choose_device", "held_bytes", "peak_bytes", "start_context", "synchronize", "timed_s"]
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def choose_device(backend: str, how: str, local_rank: int) -> Any:
+    """explicit, derived: the rank's own GPU is made current. none: no GPU is chosen, torch guesses. first: the planted
+    mistake, GPU 0 on every rank."""
+    device = device_of(backend, 0 if how == "first" else local_rank)
+    if how != "none":
+        bind(device)
+    return device
+
+
+def start_context(device: Any) -> None:
+    """A first allocation, so that what a CUDA context takes is not laid on the process group's account."""
+    if device.type != "cpu":
+        torch.zeros(1, device=device)
+        synchronize(device)
+
+
+def synchronize(device: Any) -> None:
+    """Wait for what was enqueued."""
+    if device.type != "cpu":
+        getattr(torch, device.type).synchronize(device)
+
+
+def held_bytes(device: Any) -> int:
+    """Memory in use: of the whole GPU, whoever holds it; of this process where there is no GPU."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        return int(total - free)
+    if device.type == "cpu":
+        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+    return int(getattr(torch, device.type).memory_reserved(device))
+
+
+def peak_bytes(device: Any) -> int:
+    """The most that was in use. torch keeps what it once had, so on a GPU that is what it holds at the end."""
+    if device.type != "cpu":
+        return held_bytes(device)
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return held_bytes(device)
+
+
+def timed_s(action: Callable[[], Any], device: Any, *, times: int, batch: int = 1) -> float:
+    """Seconds of one action: the median of `times` batches, after one that warms up."""
+    taken_s = []
+    for _ in range(times + 1):
+        synchronize(device)
+        began_s = time.perf_counter()
+        for _ in range(batch):
+            action()
+        synchronize(device)
+        taken_s.append((time.perf_counter() - began_s) / batch)
+    return statistics.median(taken_s[1:])

@@ -1,0 +1,66 @@
+"""The command line of a canary job. Imports no torch."""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["PARTS", "Options", "parse_options"]
+
+PARTS = (
+    "groups", "latency", "p2p", "dp", "fsdp", "tp", "pp", "2d", "several", "checkpoint", "foreign", "recover",
+)  # fmt: skip
+"""In the order in which they run; "foreign" and "recover" end what the process can still do, so they are last."""
+PLANTS = ("none", "missing", "late", "value")
+
+
+@dataclass(frozen=True)
+class Options:
+    """sizes_bytes: of the messages that are timed. limit_s: of one part, after which the process writes its stacks and
+    ends. plant: a mistake made on purpose, "KIND:RANK" or "value:RANK=TEXT"."""
+
+    out: Path
+    backend: str
+    parts: tuple[str, ...]
+    bind: str
+    timeout_s: float
+    limit_s: float
+    steps: int
+    sizes_bytes: tuple[int, ...]
+    groups: int
+    seed: int
+    plant: str
+
+
+def parse_options() -> Options:
+    """Read the command line; ends with 2 and a message when it is not understood."""
+    parser = argparse.ArgumentParser(prog="hangdrill.rank.canary")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--backend", default="gloo")
+    parser.add_argument("--parts", type=_parts, default=("groups", "latency", "p2p"))
+    parser.add_argument("--bind", choices=("explicit", "derived", "none", "first"), default="explicit")
+    parser.add_argument("--timeout-s", type=float, default=60.0)
+    parser.add_argument("--limit-s", type=float, default=120.0)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--sizes-bytes", type=_sizes, default=(4096, 4 << 20))
+    parser.add_argument("--groups", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plant", type=_plant, default="none")
+    return Options(**vars(parser.parse_args()))
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    named = [part for part in text.split(",") if part]
+    for part in named:
+        if part not in PARTS:
+            raise argparse.ArgumentTypeError(f"there is no part {part!r}; there are {', '.join(PARTS)}")
+    return tuple(part for part in PARTS if part in named)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _plant(text: str) -> str:
+    if text.split(":", maxsplit=1)[0] not in PLANTS:
+        raise argparse.ArgumentTypeError(f"there is no such mistake {text!r}; there are {', '.join(PLANTS)}")
+    return text
