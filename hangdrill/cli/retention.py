@@ -22,7 +22,7 @@ __all__ = ["retention"]
 def retention(what: str, *, keep_days: float | None, as_json: bool) -> int:
     """Say what is kept how long, and what is known to delete it: a bucket's lifecycle rules, tmpfiles.d, tmpreaper.
 
-    Writes nothing and deletes nothing. With a promise (--keep-days, or recorder.keep_days of the scenario or the run) the
+    Writes and deletes nothing. With a promise (--keep-days, or recorder.keep_days of the scenario or the run) the
     exit code is its verdict: 0 kept, 1 deleted earlier, 2 nobody can tell.
     """
     from hangdrill.checks.retained import judge_places

@@ -4,6 +4,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from delivery_cases import (
+    call,
+    delivered_run,
+    kept_run,
+    quiet_run,
+    rule,
+    told_run,
+    undelivered,
+    with_object,
+    with_sent,
+)
 from healthy_runs import (
     CONFIRMED_NS,
     ENDED_NS,
@@ -32,9 +43,10 @@ from healthy_runs import (
     without_files,
 )
 
+from hangdrill.model.delivery import DeliveryState, HookKind
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind
 from hangdrill.model.run import Leftover, PullReason, RecordedRun
-from hangdrill.model.scenario import FaultKind, Teardown
+from hangdrill.model.scenario import FaultKind, Incident, Teardown
 
 Records = Mapping[str, Callable[[], RecordedRun]]
 
@@ -526,6 +538,75 @@ CASES: dict[str, Cases] = {
         },
     ),
     **{f"survives-{item.value}": survival_cases(item) for item in Teardown if item is not Teardown.RESTART},
+    "delivered": Cases(
+        passing={"all read back": delivered_run},
+        failing={
+            "the bucket does not answer": lambda: undelivered("no answer within 10 s"),
+            "wrong key": lambda: undelivered("the store refuses these credentials"),
+            "rank 0's was given up": lambda: with_sent(0, state=DeliveryState.FAILED, last_error="no space"),
+            "one is left in the spool": lambda: with_sent(3, state=DeliveryState.PENDING),
+            "another object was there": lambda: with_sent(1, state=DeliveryState.FAILED, last_error="another object"),
+            "an object is gone": lambda: with_object(2, exists=False),
+            "an object was changed": lambda: with_object(0, sha256="f" * 64),
+            "an object was cut": lambda: with_object(3, bytes=10),
+            "the manifest is gone": lambda: with_object(-1, exists=False),
+            "never taken on": lambda: with_sent(0, sha256="f" * 64),
+        },
+        unknown={
+            "nobody recorded a delivery": lambda: mutate(delivered_run(), delivered=None),
+            "nobody read back": lambda: delivered_run(objects=None, problem="no answer within 15 s"),
+            "could not be read back": lambda: with_object(0, exists=None, error="no answer in time"),
+            "nothing was collected": lambda: mutate(delivered_run(), artifacts=()),
+        },
+    ),
+    "retained": Cases(
+        passing={
+            "no rule": kept_run,
+            "a later rule": lambda: kept_run(deletions=rule(90)),
+            "exactly as long": lambda: kept_run(deletions=rule(30)),
+            "an object lock": lambda: kept_run(deletions=rule(7), locked_days=30.0),
+        },
+        failing={
+            "an earlier rule": lambda: kept_run(deletions=rule(7)),
+            "an earlier rule among later ones": lambda: kept_run(deletions=(*rule(90), *rule(29), *rule(None))),
+            "an earlier rule where not all is told": lambda: kept_run(told=False, deletions=rule(1)),
+            "a lock that is too short": lambda: kept_run(deletions=rule(7), locked_days=3.0),
+        },
+        unknown={
+            "nobody tells": lambda: kept_run(told=False),
+            "at the next boot": lambda: kept_run(deletions=rule(None)),
+            "nobody looked": lambda: mutate(kept_run(), delivered=None),
+        },
+    ),
+    "hook-called": Cases(
+        passing={
+            "once": lambda: told_run(call()),
+            "command and webhook": lambda: told_run(
+                call(),
+                call(HookKind.WEBHOOK, exit_status=None, http_status=200),
+                incident=Incident(command=("notify.sh",), webhook="$CHAT"),
+            ),
+            "no hang and no call": quiet_run,
+        },
+        failing={
+            "never": told_run,
+            "twice": lambda: told_run(call(), call()),
+            "exit status 1": lambda: told_run(call(ok=False, exit_status=1, error="exit status 1")),
+            "not over in time": lambda: told_run(call(ok=False, timed_out=True, error="not over within 10 s")),
+            "HTTP status 500": lambda: told_run(
+                call(HookKind.WEBHOOK, ok=False, http_status=500, error="HTTP status 500"),
+                incident=Incident(webhook="$CHAT"),
+            ),
+            "only one of two": lambda: told_run(call(), incident=Incident(command=("notify.sh",), webhook="$CHAT")),
+            "only for another attempt": lambda: told_run(call(attempt=1)),
+            "without a hang": lambda: quiet_run(call()),
+        },
+        unknown={
+            "no manifest": lambda: told_run(call(), manifest=None),
+            "its end was not recorded": lambda: told_run(call(ended_ns=None, ok=False)),
+            "the hang was not noticed": lambda: told_run(manifest=mutate(held_run().manifest, noticed_ns=None)),
+        },
+    ),
     "culprit": Cases(
         passing={
             "rank 1": held_run,

@@ -8,7 +8,7 @@ from healthy_runs import held_run, mutate, none_run, restarted_run, scenario
 
 from hangdrill.checks import ALL, Check, run_check, run_checks
 from hangdrill.model.run import CheckResult, RecordedRun
-from hangdrill.model.scenario import Teardown
+from hangdrill.model.scenario import Incident, Teardown
 from hangdrill.model.verdict import Verdict
 
 CHECKS = {check.name: check for check in ALL}
@@ -58,9 +58,12 @@ def test_healthy_record_passes_every_check_that_applies():
 
 
 def test_every_check_applies_to_some_record():
-    everything = restarted_run(
-        scenario=scenario(job={"max_restarts": 1}, expect={"survives": tuple(Teardown)}),
+    wanted = scenario(
+        job={"max_restarts": 1},
+        expect={"survives": tuple(Teardown)},
+        recorder={"deliver_to": "s3://dumps", "keep_days": 30},
     )
+    everything = restarted_run(scenario=mutate(wanted, incident=Incident(command=("notify.sh",))))
     assert {result.name for result in run_checks(everything)} == set(CHECKS)
 
 
