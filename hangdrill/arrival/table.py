@@ -13,7 +13,7 @@ BOTH = (Role.STALLED, Role.WAITING)
 ALONE = (Trigger.NATIVE, Trigger.DEBUG_SERVER)
 GLOO, NCCL2, LAZY, LEGACY = ("ProcessGroupGloo", "ProcessGroupNCCL2", "ProcessGroupNCCLLazy", "ProcessGroupNCCL")
 ENDING_FAULTS = (FaultKind.KILL, FaultKind.RAISE, FaultKind.EXIT, FaultKind.OOM, FaultKind.STORE_DEATH)
-DEAD_FAULTS = (FaultKind.STOP, FaultKind.KILL, FaultKind.STORE_DEATH)
+DEAD_FAULTS = (FaultKind.STOP, FaultKind.KILL, FaultKind.STORE_DEATH, FaultKind.HOST_DEATH)
 SELF_PENDING = (FaultKind.WRONG_OP, FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE, FaultKind.GPU_KERNEL)
 ABORT_WAIT_S = 15.0
 """How long nccl2 waits between its dump and its abort: a poll within that time finds the ranks alive."""

@@ -6,6 +6,7 @@ Not whether the evidence suffices (that is every-rank-dumped): on a road known t
 from hangdrill.arrival import Arrival, Role, expected_arrival
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed
 from hangdrill.checks.evidence import fault_took, hang_artifacts, judged_agents, somebody_looked
+from hangdrill.checks.hosts import lost_hosts, node_of
 from hangdrill.checks.words import ranks_text
 from hangdrill.model.run import RecordedRun
 from hangdrill.model.scenario import FaultKind
@@ -34,7 +35,9 @@ def known_arrival(run: RecordedRun) -> Arrival | None:
 
 def role_of(run: RecordedRun, rank: int) -> Role:
     """What the rank is in this drill."""
-    return Role.STALLED if rank in run.scenario.fault.targets else Role.WAITING
+    fault, node = run.scenario.fault, node_of(run, rank)
+    on_the_host = fault.on_host and node is not None and node.node == fault.host_node
+    return Role.STALLED if on_the_host or rank in fault.targets else Role.WAITING
 
 
 def _judge(run: RecordedRun) -> Answer | None:
@@ -56,6 +59,8 @@ def _judge(run: RecordedRun) -> Answer | None:
 
 def _judge_rank(run: RecordedRun, rank: int, row: Arrival) -> Finding:
     role, arrived = role_of(run, rank), bool(hang_artifacts(run, rank))
+    if (node := node_of(run, rank)) is not None and node in lost_hosts(run):
+        return passed()
     if role in row.perhaps or arrived == (role in row.dumping):
         return passed()
     if arrived and run.scenario.job.script is not None:

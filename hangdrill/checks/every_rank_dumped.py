@@ -10,6 +10,7 @@ from hangdrill.checks.evidence import (
     somebody_looked,
 )
 from hangdrill.checks.place import why_not_written
+from hangdrill.checks.hosts import lost_hosts, node_of
 from hangdrill.checks.words import count_text, ranks_text
 from hangdrill.model.run import PullReason, RecordedRun
 from hangdrill.model.verdict import Verdict
@@ -36,6 +37,11 @@ def _judge_missing(run: RecordedRun, rank: int) -> Finding:
         return unknown("nobody looked: there is no manifest and no inspection")
     if reason := why_not_written(run):
         return reason
+    if (node := node_of(run, rank)) is not None and node in lost_hosts(run):
+        return failed(
+            f"missing: {_collector_notes(run, rank) or f'its host {node.host} was lost'}",
+            "its host itself is gone; expect.dumps names the ranks whose dumps can be had",
+        )
     row = known_arrival(run)
     if row is not None and role_of(run, rank) not in row.dumping:
         return failed(f"missing: {row.why}", row.mend)

@@ -5,6 +5,7 @@ Everything starts from the expected ranks of the scenario, never from the files 
 
 import msgspec
 
+from hangdrill.checks.hosts import host_fault
 from hangdrill.checks.index import Index
 from hangdrill.model.dump import RankDump
 from hangdrill.model.run import (
@@ -26,6 +27,7 @@ __all__ = [
     "artifact_of",
     "artifact_path",
     "best_dump",
+    "confirmed_ns",
     "dumps_of",
     "expected_ranks",
     "facts_at",
@@ -93,7 +95,21 @@ def fault_took(run: RecordedRun) -> bool:
     """Whether every target reported its fault; with no fault there is nothing to wait for."""
     if run.scenario.fault.kind is FaultKind.NONE:
         return True
+    if run.scenario.fault.on_host:
+        return host_fault(run) is not None
     return set(run.scenario.fault.targets) <= {report.rank for report in fault_reports(run)}
+
+
+def confirmed_ns(run: RecordedRun) -> int | None:
+    """When the fault was there on all it was placed on, by the controller's clock; None when it never was.
+
+    Of a host's fault the journal tells it: a host's own clock is compared with no other.
+    """
+    if not fault_took(run):
+        return None
+    if run.scenario.fault.on_host:
+        return next((event.time_ns for event in run.journal if event.name == "fault-confirmed"), None)
+    return max((report.time_ns for report in fault_reports(run)), default=None)
 
 
 def somebody_looked(run: RecordedRun) -> bool:

@@ -2,6 +2,7 @@
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.evidence import fault_reports, judged_agents
+from hangdrill.checks.hosts import host_fault
 from hangdrill.checks.words import ranks_text
 from hangdrill.model.run import FaultReport, RecordedRun
 from hangdrill.model.scenario import FaultKind
@@ -18,12 +19,31 @@ def _judge(run: RecordedRun) -> Answer:
     if run.scenario.fault.kind is FaultKind.NONE:
         return _judge_no_fault(run)
     kind = run.scenario.fault.kind.value
+    if run.scenario.fault.on_host:
+        return _judge_host(run, kind)
     targets = run.scenario.fault.targets
     reports = {report.rank: report for report in fault_reports(run)}
     findings = {rank: _judge_target(kind, reports.get(rank), _early_end(run)) for rank in targets}
     strangers = sorted(reports.keys() - set(targets))
     findings.update({rank: failed(f"reports the fault {reports[rank].kind}, but is no target") for rank in strangers})
     return by_rank(findings, f"{kind} confirmed on {ranks_text(targets)}{_place(reports)}", MEND)
+
+
+def _judge_host(run: RecordedRun, kind: str) -> Answer:
+    """By the report of the host's node process."""
+    node, report = run.scenario.fault.host_node, host_fault(run)
+    if report is None:
+        detail = f"node {node} never reported the fault {kind}{_problems(run)}{_early_end(run)}"
+        return Answer(verdict=Verdict.UNKNOWN, detail=detail, mend=MEND_EARLY_END)
+    if report.kind != kind:
+        detail = f"node {node} reports the fault {report.kind} instead of {kind}"
+        return Answer(verdict=Verdict.FAIL, detail=detail, mend=MEND)
+    host = next(status.host for status in run.nodes if status.node == node)
+    return Answer(verdict=Verdict.PASS, detail=f"{kind} confirmed on {host} (node {node}): {report.what}")
+
+
+def _problems(run: RecordedRun) -> str:
+    return "".join(f"; {status.host}: {status.problem}" for status in run.nodes if status.problem)
 
 
 def _judge_target(kind: str, report: FaultReport | None, early_end: str) -> Finding:

@@ -31,8 +31,6 @@ class ControllerOrders(msgspec.Struct, frozen=True, kw_only=True):
     """HOST:PORT at which the nodes meet, as node 0 told it."""
     asked: dict[str, int] = msgspec.field(default_factory=dict)
     """By node: how often its collector was asked to pull at once."""
-    fault: bool = False
-    """Place the fault that is the node's to place, once its ranks are there."""
     released: bool = False
     teardown: bool = False
     end: Literal["", "end", "kill"] = ""

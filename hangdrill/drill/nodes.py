@@ -100,6 +100,10 @@ class Nodes:
         """Whether no more is to come from any node that came."""
         return all(self.is_over(node) for node in self.statuses())
 
+    def problems(self) -> tuple[str, ...]:
+        """What kept nodes from their part, in sentences."""
+        return tuple(f"{status.host}: {status.problem}" for status in self.statuses().values() if status.problem)
+
     def job_over(self) -> bool:
         """Whether torchrun has ended on every node that can still tell."""
         statuses = self.statuses()

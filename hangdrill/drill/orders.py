@@ -69,7 +69,7 @@ def _fault_orders(fault: Fault, *, timeout_s: float, restarts: int) -> FaultOrde
     at, step = _place(fault)
     before = fault.before or Before()
     return FaultOrders(
-        kind=fault.kind.value,
+        kind=FaultKind.NONE.value if fault.on_host else fault.kind.value,
         ranks=fault.targets,
         at=at,
         group=before.group,

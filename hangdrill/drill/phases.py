@@ -9,7 +9,7 @@ from hangdrill.drill.roads import Notice
 from hangdrill.drill.session import Session
 from hangdrill.drill.waiting import Waiter
 from hangdrill.model.errors import MachineError
-from hangdrill.model.scenario import Teardown, Trigger
+from hangdrill.model.scenario import LauncherName, Teardown, Trigger
 
 __all__ = ["collect", "confirm", "gather", "notice", "reach_steady", "tear_down"]
 
@@ -24,9 +24,15 @@ def gather(session: Session) -> None:
     nodes = session.nodes
     if nodes is None:
         return
+    if session.plan.scenario.job.launcher is LauncherName.TORCHRUN:
+        others = "1" if nodes.count == 2 else f"1 to {nodes.count - 1}"
+        session.listener.note(f"waiting for node {others}: run the same command there, with --node-rank")
     early = session.waiter.until(
-        lambda: not nodes.missing() or session.job_over() or None, deadline_s=session.plan.deadlines.nodes_s
+        lambda: not nodes.missing() or nodes.problems() or session.job_over() or None,
+        deadline_s=session.plan.deadlines.nodes_s,
     )
+    if nodes.problems():
+        raise MachineError(nodes.problems()[0], where="a node", next_step="see nodes/ in the run directory")
     if nodes.missing():
         missing = ", ".join(f"node {node}" for node in nodes.missing())
         limit_s = session.plan.deadlines.nodes_s
@@ -63,8 +69,10 @@ def confirm(session: Session) -> bool:
     patience_s = session.plan.scenario.job.timeout_s
 
     def probe() -> str | None:
-        if not fault.missing(session.control.faults()):
+        if not fault.missing(session.control.faults()) and session.host_fault_took():
             return ""
+        if session.nodes is not None and (problems := session.nodes.problems()):
+            return problems[0]
         if session.job_over():
             return "the job ended before it came to that"
         found = session.road.noticed()
@@ -75,13 +83,15 @@ def confirm(session: Session) -> bool:
         return f"before it came to that: {found.why}" if time.monotonic() - since_s > patience_s else None
 
     why = session.waiter.until(probe, deadline_s=session.plan.deadlines.confirm_s)
-    if why and not fault.missing(session.control.faults()):
+    if why and not fault.missing(session.control.faults()) and session.host_fault_took():
         why = ""  # reported between the two looks
     if why == "":
         fault.confirm(session.control.faults())
         session.look_around(RUNNING)
         targets = session.plan.scenario.fault.targets
-        session.tell("confirmed", "fault-confirmed", {"ranks": targets}, _ranks_text(targets))
+        on_host = session.host_fault()
+        detail = {"ranks": targets} if on_host is None else {"ranks": targets, "host": on_host}
+        session.tell("confirmed", "fault-confirmed", detail, on_host or _ranks_text(targets))
         return True
     why = why or f"not within {session.plan.deadlines.confirm_s:g} s"
     missing = fault.missing(session.control.faults())

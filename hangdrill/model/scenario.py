@@ -15,6 +15,8 @@ from hangdrill.model.sizes import parse_size
 
 __all__ = [
     "CONTAINED",
+    "HOST_FAULTS",
+    "LINK_FAULTS",
     "TEARDOWNS_OF",
     "Before",
     "Expect",
@@ -76,6 +78,17 @@ class FaultKind(Enum):
     GPU_KERNEL = "gpu-kernel"
     OOM = "oom"
     STORE_DEATH = "store-death"
+    LINK_DOWN = "link-down"
+    LINK_LOSS = "link-loss"
+    LINK_SLOW = "link-slow"
+    HOST_DEATH = "host-death"
+    AGENT_KILL = "agent-kill"
+
+
+LINK_FAULTS = frozenset({FaultKind.LINK_DOWN, FaultKind.LINK_LOSS, FaultKind.LINK_SLOW})
+"""Placed on a network interface of a host."""
+HOST_FAULTS = LINK_FAULTS | {FaultKind.HOST_DEATH, FaultKind.AGENT_KILL}
+"""Placed on a host of a job on several, by that host's node process; no rank is to blame for them."""
 
 
 class Trigger(Enum):
@@ -237,6 +250,20 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     at: str | None = None
     delay_s: float | None = None
     """For `slow`: how long the rank is held; default 0.3 x job.timeout_s."""
+    node: int | None = None
+    """For a fault of a host: its number, from 0."""
+    interface: str | None = None
+    """For a fault of a host's link: the network interface that is cut, for whatever else uses it too."""
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it is placed on a host, and not on ranks."""
+        return self.kind in HOST_FAULTS
+
+    @property
+    def host_node(self) -> int:
+        """The node of a fault of a host; the store lives on node 0."""
+        return 0 if self.node is None else self.node
 
     @property
     def targets(self) -> tuple[int, ...]:

@@ -126,9 +126,13 @@ class LocalJobs:
             self._released = True
             self._fault.release(self._supervisor)
 
+    def kill_torchrun(self) -> None:
+        """Its ranks live on as orphans."""
+        if self._torchrun is not None:
+            self._torchrun.signal(signal.SIGKILL)
+
     def die(self) -> None:
-        """As if the host lost its power: SIGKILL to everything, and to this process last. The guard takes back what was
-        done to the network."""
+        """SIGKILL to everything of the job on this host, and to this process last."""
         self._supervisor.spare(())
         self._supervisor.kill(Grace())
         os.kill(os.getpid(), signal.SIGKILL)

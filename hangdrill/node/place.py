@@ -8,11 +8,13 @@ import msgspec
 
 from hangdrill.drill.fault import PlacedFault
 from hangdrill.drill.layout import write_json
+from hangdrill.drill.orders import agent_orders
 from hangdrill.drill.plan import Plan
 from hangdrill.launchers.agent_path import prepare_agent_path
 from hangdrill.model.errors import MachineError
+from hangdrill.model.scenario import Fault, FaultKind
 
-__all__ = ["LocalPlace", "make_place", "remove_place"]
+__all__ = ["LocalPlace", "is_mine", "make_place", "remove_place"]
 
 
 class LocalPlace(msgspec.Struct, frozen=True):
@@ -45,7 +47,7 @@ class LocalPlace(msgspec.Struct, frozen=True):
         return self.root / "collector.log"
 
 
-def make_place(plan: Plan, parent: Path | None) -> tuple[LocalPlace, PlacedFault]:
+def make_place(plan: Plan, node: int, parent: Path | None) -> tuple[LocalPlace, PlacedFault]:
     """Make it (mode 0700), with the agents' orders and what a rank will block on. MachineError when it cannot be."""
     try:
         place = LocalPlace(Path(tempfile.mkdtemp(prefix="hangdrill-", dir=parent)))
@@ -57,12 +59,29 @@ def make_place(plan: Plan, parent: Path | None) -> tuple[LocalPlace, PlacedFault
             where=str(parent or tempfile.gettempdir()),
             next_step="name another one with --local-dir",
         ) from error
-    orders = msgspec.structs.replace(plan.orders, control=str(place.control), sockets=str(place.sockets))
+    wanted = _held_for_the_host(plan) if is_mine(plan, node) else plan.scenario.fault
+    orders = agent_orders(
+        msgspec.structs.replace(plan.scenario, fault=wanted),
+        run_id=plan.run_id,
+        control=place.control,
+        sockets=place.sockets,
+        within_s=plan.deadlines.within_s,
+    )
     write_json(place.orders, orders)
     prepare_agent_path(place.agent_path)
-    fault = PlacedFault(plan.scenario.fault, place.control)
+    fault = PlacedFault(wanted, place.control)
     fault.arm()
     return place, fault
+
+
+def is_mine(plan: Plan, node: int) -> bool:
+    """Whether the scenario's fault is one of this node's host."""
+    return plan.scenario.fault.on_host and plan.scenario.fault.host_node == node
+
+
+def _held_for_the_host(plan: Plan) -> Fault:
+    """Each rank of the host is held at the step until the host's own fault is placed."""
+    return Fault(kind=FaultKind.HOLD, ranks=plan.expected_ranks, at=plan.scenario.fault.at)
 
 
 def remove_place(place: LocalPlace) -> None:

@@ -14,12 +14,13 @@ from hangdrill.drill.control import ControlReader
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.plan import Plan
 from hangdrill.drill.procfs import own_id
-from hangdrill.drill.waiting import Interrupt
+from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.model.errors import HangdrillError, MachineError
 from hangdrill.model.run import Leftover, NodeFault, NodeStatus
 from hangdrill.model.scenario import Trigger
 from hangdrill.node.addresses import free_port, own_address
 from hangdrill.node.guard import Charge, Guard, start_guard
+from hangdrill.node.host_fault import HostFault
 from hangdrill.node.joining import NodeOptions, claim, wait_for_plan
 from hangdrill.node.local_job import LocalJobs
 from hangdrill.node.place import LocalPlace, make_place, remove_place
@@ -52,7 +53,7 @@ def serve_node(
     tell(f"node {options.node}: waiting for the drill in {layout.root}")
     plan = wait_for_plan(layout, options.node, interrupt)
     claim(layout, options.node)
-    place, fault = make_place(plan, options.local_dir)
+    place, fault = make_place(plan, options.node, options.local_dir)
     guard: Guard | None = None
     try:
         charge = Charge(
@@ -96,11 +97,11 @@ class NodeProcess:
         self._interrupt = interrupt
         self._tell = tell
         self._control = ControlReader(place.control)
+        self._host_fault = HostFault(plan, place, options.node, jobs=jobs, guard=guard)
         self._endpoint = ""
         self._address = ""
         self._state = "waiting"
         self._problem = ""
-        self._fault: NodeFault | None = None
         self._leftovers: tuple[Leftover, ...] | None = None
         self._silent_s = 0.0
         self._heard = 0
@@ -132,6 +133,7 @@ class NodeProcess:
 
     def _meet(self) -> None:
         """Tell the others where node 0 is, and wait until all are there."""
+        self._host_fault.check()
         given = self._options.endpoint
         if self._options.node == 0:
             self._address = own_address(self._options.address, peer="")
@@ -162,12 +164,14 @@ class NodeProcess:
             if asked > self._asked:
                 self._asked = asked
                 self._jobs.ask_collector()
+            if self._options.node in orders.die:
+                self._host_fault.die()
             if orders.released:
+                self._host_fault.undo()
                 self._jobs.release()
             if orders.teardown:
                 self._jobs.tell_teardown()
-            if self._options.node in orders.die:
-                self._jobs.die()
+            self._host_fault.place_when_due(self._tell_before_the_end)
             if orders.end:
                 return orders.end == "kill"
             self._interrupt.wait(POLL_S)
@@ -194,10 +198,17 @@ class NodeProcess:
     def _end(self, *, kill: bool) -> None:
         """Whatever happened: release, end, look, tell."""
         self._state = "ending"
+        self._host_fault.undo()
         self._jobs.end(kill=kill)
         self._leftovers = self._jobs.leftovers()
         self._state = "finished"
         self._shared.finish(LAST_WORD_S)
+
+    def _tell_before_the_end(self, fault: NodeFault) -> None:
+        """Wait until the report is carried."""
+        told = self._shared.rounds + 2
+        Waiter().until(lambda: self._shared.rounds >= told or None, deadline_s=LAST_WORD_S)
+        self._say(fault.what)
 
     def _say(self, text: str) -> None:
         self._tell(f"node {self._options.node}: {text}")
@@ -216,7 +227,7 @@ class NodeProcess:
             living=self._jobs.living(ranks),
             torchrun=self._jobs.torchrun_code(),
             collector=self._jobs.collector_code(),
-            fault=self._fault,
+            fault=self._host_fault.report,
             problem=self._problem,
             leftovers=self._leftovers,
         )

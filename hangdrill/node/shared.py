@@ -17,7 +17,7 @@ from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.node_files import ControllerOrders, read_in_place, write_in_place
 from hangdrill.drill.plan import Plan
 from hangdrill.model.run import NodeStatus
-from hangdrill.node.place import LocalPlace
+from hangdrill.node.place import LocalPlace, is_mine
 
 __all__ = ["SharedSide"]
 
@@ -41,6 +41,8 @@ class SharedSide:
         self._ranks = plan.expected_ranks
         prefix = Path(plan.dump_prefix)
         self._own_prefix = None if prefix.is_relative_to(layout.root) else str(prefix)
+        self._untold = "fault.json" if is_mine(plan, node) else ""
+        """The ranks of a host with a fault of its own are held only until it is placed: no fault of theirs."""
         self._beat = 0
         self._carried: dict[str, tuple[int, int, int]] = {}
         self._ops: dict[str, bytes] = {}
@@ -54,6 +56,11 @@ class SharedSide:
     def start(self) -> None:
         """Begin to carry."""
         self._thread.start()
+
+    @property
+    def rounds(self) -> int:
+        """How many times everything was carried."""
+        return self._beat
 
     def finish(self, deadline_s: float) -> bool:
         """Carry a last time and stop; whether that was done within the deadline."""
@@ -83,7 +90,8 @@ class SharedSide:
 
     def _carry_files(self) -> None:
         for name in sorted(os.listdir(self._place.control)):  # noqa: PTH208 - names alone, at every look
-            if match := _CARRIED.fullmatch(name):
+            match = _CARRIED.fullmatch(name)
+            if match is not None and match[1] != self._untold:
                 carry = self._carry_counts if match[1] == "ops" else self._carry_file
                 with contextlib.suppress(OSError):
                     carry(name)

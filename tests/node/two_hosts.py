@@ -160,11 +160,11 @@ class Host:
     def _all(self) -> list[psutil.Process]:
         if self._first is None:
             return []
-        mine = os.readlink(f"/proc/{self.pid}/ns/pid")
+        mine = Path(f"/proc/{self.pid}/ns/pid").readlink()
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{process.pid}/ns/pid") == mine:
+                if Path(f"/proc/{process.pid}/ns/pid").readlink() == mine:
                     found.append(process)
         return found
 
