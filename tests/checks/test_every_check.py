@@ -8,7 +8,7 @@ from healthy_runs import held_run, mutate, none_run, restarted_run, scenario
 
 from hangdrill.checks import ALL, Check, run_check, run_checks
 from hangdrill.model.run import CheckResult, RecordedRun
-from hangdrill.model.scenario import Incident, Teardown
+from hangdrill.model.scenario import Incident, Scenario, Teardown
 from hangdrill.model.verdict import Verdict
 
 CHECKS = {check.name: check for check in ALL}
@@ -57,13 +57,17 @@ def test_healthy_record_passes_every_check_that_applies():
     assert names == sorted(names, key=order.index)
 
 
-def test_every_check_applies_to_some_record():
+def asking_for_everything() -> Scenario:
     wanted = scenario(
         job={"max_restarts": 1},
         expect={"survives": tuple(Teardown)},
         recorder={"deliver_to": "s3://dumps", "keep_days": 30},
     )
-    everything = restarted_run(scenario=mutate(wanted, incident=Incident(command=("notify.sh",))))
+    return mutate(wanted, incident=Incident(command=("notify.sh",)))
+
+
+def test_every_check_applies_to_some_record():
+    everything = restarted_run(scenario=asking_for_everything())
     assert {result.name for result in run_checks(everything)} == set(CHECKS)
 
 
@@ -111,7 +115,7 @@ def test_order_of_files_and_artifacts_changes_no_answer():
 @pytest.mark.parametrize("name", list(CHECKS))
 def test_record_without_any_evidence_passes_nothing(name):
     run = restarted_run(
-        scenario=scenario(job={"max_restarts": 1}, expect={"survives": tuple(Teardown)}),
+        scenario=asking_for_everything(),
         artifacts=(),
         files=(),
         dumps={},
