@@ -71,6 +71,10 @@ CATALOGUE: dict[str, tuple[Severity, str]] = {
     "several-gpus-in-one-process": (RISK, "one process uses several GPUs, and a group is bound to one"),
     "class-test-misses-nccl2": (RISK, "isinstance(..., ProcessGroupNCCL) is false for nccl2"),
     "gpus-not-seen": (NOTE, "no GPU is visible where preflight runs, so ranks and GPUs were not compared"),
+    # hosts
+    "clock-not-synchronised": (RISK, "several nodes, and nothing keeps this host's clock right"),
+    "clock-not-seen": (UNKNOWN, "several nodes, and whether anything keeps the clock right could not be seen"),
+    "memory-limit-small": (RISK, "less memory than the ranks need: one that the OOM killer ends leaves no dump"),
     # versions
     "torch-not-known": (UNKNOWN, "the ranks' Python has no torch, or it could not be asked"),
     "torch-too-old": (UNKNOWN, "older than 2.11: nothing here was measured with it"),

@@ -11,6 +11,7 @@ from hangdrill.preflight.catalogue import NATIVE_FILES
 from hangdrill.preflight.delivery import delivery_findings
 from hangdrill.preflight.destination import destination_findings
 from hangdrill.preflight.devices import device_findings
+from hangdrill.preflight.hosts import host_findings
 from hangdrill.preflight.looking import looking_findings
 from hangdrill.preflight.names import variable_findings
 from hangdrill.preflight.recorder import buffer_entries, recorder_findings
@@ -31,6 +32,7 @@ FAMILIES: tuple[Callable[[Surroundings], Iterator[Finding]], ...] = (
     server_findings,
     stack_findings,
     device_findings,
+    host_findings,
     version_findings,
     looking_findings,
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from hangdrill.model.scenario import FaultKind, Scenario, Trigger
+from hangdrill.model.sizes import parse_size
 from hangdrill.preflight.command import assigned, job_of_command
 from hangdrill.preflight.machine import look_at_machine
 from hangdrill.preflight.place import look_at_place, native_prefix
@@ -15,6 +16,9 @@ from hangdrill.preflight.torch_probe import ask_torch
 from hangdrill.preflight.variables import names_to_ask_for
 
 __all__ = ["Wishes", "gather", "job_of_scenario"]
+
+OWN_DIRS = ("/tmp", "/var/tmp")
+"""Directories that every container has in its own layer."""
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +86,7 @@ def job_of_scenario(scenario: Scenario, environ: Mapping[str, str]) -> Job:
         nproc_per_node=job.nproc_per_node,
         max_restarts=job.max_restarts,
         timeout_s=job.timeout_s,
+        memory_bytes=None if job.memory is None else parse_size(job.memory),
         script=read_script(Path(job.script)) if job.script is not None else None,
     )
 
@@ -116,9 +121,22 @@ def _contained_place(scenario: Scenario, prefix: str, chosen_by: str, *, cwd: Pa
     """On a volume: as this host has it; a named one is made in the run directory. Else as the mount table in the
     container will show it."""
     volume = scenario.job.volume_of(prefix)
-    if volume is None:
-        directory = str(Path(prefix).parent)
-        return Place(prefix=prefix, directory=directory, chosen_by=chosen_by, file_system="overlay", mount_point="/")
+    directory = str(Path(prefix).parent)
+    made = "TORCH_FR_DUMP_TEMP_FILE" not in scenario.job.env or directory in (
+        volume.target if volume else "",
+        *OWN_DIRS,
+    )
+    if volume is None or volume.in_memory:
+        return Place(
+            prefix=prefix,
+            directory=directory,
+            chosen_by=chosen_by,
+            exists=made,
+            is_directory=made,
+            file_system="overlay" if volume is None else "tmpfs",
+            mount_point="/" if volume is None else volume.target,
+            free_bytes=None if volume is None else volume.size_bytes,
+        )
     source = cwd / "hangdrill-runs" / volume.source / Path(prefix).relative_to(volume.target)
-    place = look_at_place(str(source), "job.volumes", cwd=cwd, umask=umask, made_by_hangdrill=True)
+    place = look_at_place(str(source), "job.volumes", cwd=cwd, umask=umask, made_by_hangdrill=made)
     return msgspec.structs.replace(place, writable=False) if volume.read_only else place

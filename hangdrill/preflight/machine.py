@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from hangdrill.preflight.limits import clock_is_synchronised, memory_limit_bytes
 from hangdrill.preflight.surroundings import Machine
 
 __all__ = ["look_at_machine"]
@@ -27,6 +28,8 @@ def look_at_machine(
         in_container=in_kubernetes or any(mark.exists() for mark in marks),
         in_kubernetes=in_kubernetes,
         in_slurm="SLURM_JOB_ID" in environ,
+        clock_synchronised=clock_is_synchronised(),
+        memory_limit_bytes=memory_limit_bytes(root),
     )
 
 

@@ -53,6 +53,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     in_container: bool = False
     in_kubernetes: bool = False
     in_slurm: bool = False
+    clock_synchronised: bool | None = None
+    memory_limit_bytes: int | None = None
+    """Of this process's cgroup; None: no limit, or none that could be read."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +155,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     max_restarts: int | None = None
     shutdown_timeout_s: float | None = None
     timeout_s: float | None = None
+    memory_bytes: int | None = None
+    """The limit of a scenario's container."""
     script: Script | None = None
 
 

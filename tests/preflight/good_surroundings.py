@@ -18,7 +18,7 @@ from hangdrill.preflight.surroundings import (
 )
 
 TORCH = Torch(version="2.15.0+cu132", gpus=8, nccl=(2, 30, 7))
-MACHINE = Machine(ptrace_scope=1, can_trace=True, py_spy="/usr/bin/py-spy")
+MACHINE = Machine(ptrace_scope=1, can_trace=True, py_spy="/usr/bin/py-spy", clock_synchronised=True)
 PLACE = Place(
     prefix="/data/dumps/fr_",
     directory="/data/dumps",

@@ -123,6 +123,11 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     ("several-gpus-in-one-process", good(script={"data_parallel": (Call(line=4),)}), []),
     ("class-test-misses-nccl2", good(script={"class_tests": (Call(line=4),)}), []),
     ("gpus-not-seen", good(torch={"gpus": 0}), []),
+    # hosts
+    ("clock-not-synchronised", good(machine={"clock_synchronised": False}, job={"nnodes": 2}), []),
+    ("clock-not-seen", good(machine={"clock_synchronised": None}, job={"nnodes": 2}), []),
+    ("memory-limit-small", good(machine={"memory_limit_bytes": 2 << 30}), []),
+    ("memory-limit-small", good(machine={"memory_limit_bytes": 64 << 30}, job={"memory_bytes": 4 << 30}), []),
     # versions
     ("torch-not-known", good(torch_problem="no torch"), ["-"]),
     ("torch-too-old", good(torch={"version": "2.6.0"}), []),
@@ -190,6 +195,8 @@ QUIET = {
     "isinstance on the legacy backend": good(
         torch={"version": "2.13.0"}, script={"class_tests": (Call(line=4),)}
     ),
+    "one host has one clock": good(machine={"clock_synchronised": False}),
+    "memory enough": good(machine={"memory_limit_bytes": 8 << 30}),
     "hangdrill makes its own directory": good(place={"made_by_hangdrill": True, "others_can_read": True}),
     "a name that this torch does read": good(
         environ={"TORCH_NCCL_NEW_ONE": "1"}, torch={"reads": {"TORCH_NCCL_NEW_ONE": True}}
