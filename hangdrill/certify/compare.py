@@ -11,46 +11,13 @@ import msgspec
 
 from hangdrill.certify.signing import SignatureProblem, read_statement
 from hangdrill.certify.verifying import read_bytes
+from hangdrill.model.certification import LineChange, NumberChange, ReceiptComparison
 from hangdrill.model.errors import UsageError
-from hangdrill.model.fingerprint import Change, changes
+from hangdrill.model.fingerprint import changes
 from hangdrill.model.receipt import Line, Receipt
 from hangdrill.model.verdict import Verdict, merge
 
-__all__ = ["LineChange", "NumberChange", "ReceiptComparison", "compare_receipts", "read_receipt"]
-
-
-class LineChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that came to another verdict. None: the receipt has no such line."""
-
-    line: str
-    claim: str
-    before: Verdict | None
-    after: Verdict | None
-    detail: str = ""
-
-
-class NumberChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A measure of the candidates: the medians of both receipts, and after over before. Told, and not judged."""
-
-    line: str
-    unit: str
-    before: float
-    after: float
-    ratio: float | None
-
-
-class ReceiptComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """FAIL: a line fails that did not. UNKNOWN: a line is unknown, or gone, that was neither. Else PASS."""
-
-    schema: str = "hangdrill.receipt-comparison/1"
-    before: str
-    after: str
-    verdict: Verdict
-    lines: tuple[LineChange, ...] = ()
-    stack: tuple[Change, ...] = ()
-    new_differences: tuple[str, ...] = ()
-    gone_differences: tuple[str, ...] = ()
-    numbers: tuple[NumberChange, ...] = ()
+__all__ = ["compare_receipts", "read_receipt"]
 
 
 def read_receipt(file: Path) -> Receipt:

@@ -7,7 +7,7 @@ an UNKNOWN one, so an empty certification is UNKNOWN and never PASS.
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from hangdrill.model.receipt import (
 )
 from hangdrill.model.verdict import Verdict, merge
 
-__all__ = ["CELLS_LINE", "CONTROLS_LINE", "Made", "receipt_of", "time_text"]
+__all__ = ["CELLS_LINE", "CONTROLS_LINE", "Made", "cell_record", "receipt_of", "time_text"]
 
 CELLS_LINE = "certification/cells"
 CONTROLS_LINE = "certification/controls"
@@ -53,9 +53,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     ring_before: RingBefore = RingBefore()
 
 
-def receipt_of(
-    made: Made, results: Sequence[CellResult], *, resumed: frozenset[str] = frozenset(), out_dir: Path
-) -> Receipt:
+def receipt_of(made: Made, results: Sequence[CellResult], *, resumed: Set[str] = frozenset(), out_dir: Path) -> Receipt:
     """The receipt. out_dir: where the results lie, to be named with their hashes."""
     plan = made.loaded.plan
     baseline, candidate = made.stacks[BASELINE], made.stacks[CANDIDATE]
@@ -88,7 +86,7 @@ def receipt_of(
         ring=plan.ring.name,
         previous_ring=made.ring_before.name,
         previous_receipt_sha256=made.ring_before.receipt_sha256,
-        cells=tuple(_record(result, resumed) for result in results),
+        cells=tuple(cell_record(result, resumed) for result in results),
         lines=lines,
         differences=differences,
         checkpoint_pairs=tuple(pair for result in results for pair in result.checkpoint_pairs),
@@ -205,7 +203,8 @@ def _sentence(verdict: Verdict, lines: Sequence[Line]) -> str:
     return f"of {len(lines)} lines {' and '.join(parts)}; the first: {first.claim}: {first.detail or 'no detail'}"
 
 
-def _record(result: CellResult, resumed: frozenset[str]) -> CellRecord:
+def cell_record(result: CellResult, resumed: Set[str] = frozenset()) -> CellRecord:
+    """A cell as the receipt names it. resumed: the ids of those whose result is an earlier one."""
     return CellRecord(
         id=result.id,
         topology=result.topology,

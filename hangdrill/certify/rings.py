@@ -1,7 +1,8 @@
 """Rings: a stage of the rollout opens only when the one before it has a valid receipt for the same stack.
 
-Valid: signed with the plan's key, not expired, PASS, of the ring just before, and for the candidate of this plan. A second
-host may have other GPUs, another driver and another network; torch, its packages and its variables must be the same.
+Valid: signed with the plan's key, not expired, PASS, of the ring just before, and for the candidate of this plan.
+Another host may have other GPUs, another driver and another network; torch, its packages and its variables must be the
+same.
 """
 
 import hashlib

@@ -23,7 +23,7 @@ from hangdrill.certify.fingerprints import read_stack
 from hangdrill.certify.matrix import cells_of
 from hangdrill.certify.out import Out, open_out
 from hangdrill.certify.plan import LoadedPlan
-from hangdrill.certify.receipt import Made, receipt_of
+from hangdrill.certify.receipt import Made, cell_record, receipt_of
 from hangdrill.certify.rings import open_ring
 from hangdrill.certify.running import blocked_by, key_of, left_out, run_cell
 from hangdrill.certify.selection import chosen
@@ -31,7 +31,7 @@ from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
 from hangdrill.drill.layout import write_json
 from hangdrill.drill.waiting import Interrupt, handling_signals
 from hangdrill.model.errors import Interrupted
-from hangdrill.model.receipt import Receipt
+from hangdrill.model.receipt import CellRecord, Line, Receipt, StackRecord
 from hangdrill.report.progress import Listener, NoopListener
 
 __all__ = ["NoopWatcher", "Watcher", "certify"]
@@ -40,26 +40,26 @@ __all__ = ["NoopWatcher", "Watcher", "certify"]
 class Watcher(Protocol):
     """Who watches a certification. It must not fail and must not block."""
 
-    def stack(self, stack: Stack) -> None:
+    def stack(self, stack: StackRecord) -> None:
         """A stack was looked at."""
 
-    def begins(self, cell: Cell, number: int, total: int) -> None:
+    def begins(self, cell_id: str, title: str, number: int, total: int) -> None:
         """A cell begins; number counts from 1."""
 
-    def ended(self, result: CellResult, *, resumed: bool) -> None:
+    def ended(self, cell: CellRecord, lines: Sequence[Line]) -> None:
         """A cell has ended, or its earlier result is taken."""
 
 
 class NoopWatcher:
     """Watches nothing."""
 
-    def stack(self, stack: Stack) -> None:
+    def stack(self, stack: StackRecord) -> None:
         """Nothing."""
 
-    def begins(self, cell: Cell, number: int, total: int) -> None:
+    def begins(self, cell_id: str, title: str, number: int, total: int) -> None:
         """Nothing."""
 
-    def ended(self, result: CellResult, *, resumed: bool) -> None:
+    def ended(self, cell: CellRecord, lines: Sequence[Line]) -> None:
         """Nothing."""
 
 
@@ -99,7 +99,7 @@ def certify(
             hint = f"the same command with --resume --out {out_dir} goes on"
             raise Interrupted(error.what, next_step=hint) from error
         made = Made(loaded=loaded, stacks=stacks, who=who, began=began, ended=clock(), ring_before=before)
-        receipt = receipt_of(made, results, resumed=frozenset(run.resumed), out_dir=out.root)
+        receipt = receipt_of(made, results, resumed=run.resumed, out_dir=out.root)
         write_json(out.receipt, receipt)
     return receipt
 
@@ -114,7 +114,7 @@ def read_stacks(
     stacks = {}
     for name, one in wanted:
         stacks[name] = read_stack(name, one.python, env=one.env, environ=environ, interrupt=interrupt)
-        watcher.stack(stacks[name])
+        watcher.stack(stacks[name].record())
     return stacks
 
 
@@ -138,14 +138,14 @@ class _Run(msgspec.Struct, frozen=True):
         earlier = self.out.finished(cell.id, key) if self.resume else None
         if earlier is not None:
             self.resumed.add(cell.id)
-            self.watcher.ended(earlier, resumed=True)
+            self.watcher.ended(cell_record(earlier, self.resumed), earlier.lines)
             return earlier
         if not selected:
             return left_out(cell)
-        self.watcher.begins(cell, number, total)
+        self.watcher.begins(cell.id, cell.title, number, total)
         result = self._run(cell, key)
         self.out.write_result(result)
-        self.watcher.ended(result, resumed=False)
+        self.watcher.ended(cell_record(result), result.lines)
         return result
 
     def _run(self, cell: Cell, key: str) -> CellResult:

@@ -4,41 +4,17 @@ import fnmatch
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from hangdrill.certify.cells import Cell
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.drill.scenario_shape import nearest
+from hangdrill.model.certification import DryCell, DryRun
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.errors import UsageError
 
-__all__ = ["DryCell", "DryRun", "chosen", "dry_run"]
+__all__ = ["chosen", "dry_run"]
 
 FINGERPRINT_S = 5.0
 """Importing torch once."""
-
-
-class DryCell(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell that would run. blocked: why it could not, as far as can be told without starting anything."""
-
-    id: str
-    topology: str
-    title: str
-    stacks: tuple[str, ...]
-    gpus: int
-    estimate_s: float
-    lines: int
-    blocked: str = ""
-
-
-class DryRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a certification would do."""
-
-    title: str
-    stacks: dict[str, str]
-    cells: tuple[DryCell, ...]
-    estimate_s: float
-    """Of the cells that are not blocked, on an idle machine, fingerprints included."""
 
 
 def chosen(cells: Sequence[Cell], only: Iterable[str]) -> tuple[Cell, ...]:

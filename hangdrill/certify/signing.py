@@ -27,6 +27,7 @@ __all__ = [
     "SignatureProblem",
     "Statement",
     "Subject",
+    "can_sign",
     "key_id_of",
     "make_keys",
     "open_envelope",
@@ -88,6 +89,13 @@ def make_keys(private: Path, public: Path, *, passphrase: bytes | None = None) -
 def key_id_of(public: Path) -> str:
     """The id of a public key, as envelopes name it."""
     return str(_read_public(public).keyid)
+
+
+def can_sign(private: Path) -> None:
+    """Look whether the key is there and the library too, without a passphrase. Raises what signing would."""
+    _need_library()
+    if b"PRIVATE KEY" not in _read(private, "the private key"):
+        raise UsageError("this is no private key in PEM", where=str(private), next_step="`hangdrill keygen` makes one")
 
 
 def sign_receipt(receipt: Receipt, private: Path, *, passphrase: Callable[[], bytes | None]) -> bytes:

@@ -9,40 +9,20 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
-import msgspec
-
 from hangdrill.certify.fingerprints import read_stack
 from hangdrill.certify.signing import SignatureProblem, open_envelope
 from hangdrill.drill.waiting import Interrupt
+from hangdrill.model.certification import Answer, Verification
 from hangdrill.model.errors import UsageError
 from hangdrill.model.fingerprint import Change, changes
 from hangdrill.model.receipt import EvidenceFile, Receipt, StackRecord
 from hangdrill.model.verdict import Verdict, merge
 
-__all__ = ["Answer", "Verification", "read_bytes", "verify_receipt"]
+__all__ = ["read_bytes", "verify_receipt"]
 
 MOST_NAMED = 5
 MAX_FILE_BYTES = 256 * 1024 * 1024
 CHUNK_BYTES = 1 << 20
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """One question about a receipt: "signature", "dates", "stack", "evidence" or "verdict"."""
-
-    question: str
-    verdict: Verdict
-    detail: str
-    mend: str = ""
-
-
-class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """All answers. receipt: None when the signature does not prove it, so that nothing of it is shown as if it were."""
-
-    schema: str = "hangdrill.verification/1"
-    file: str
-    verdict: Verdict
-    answers: tuple[Answer, ...]
-    receipt: Receipt | None = None
 
 
 def verify_receipt(

@@ -10,10 +10,13 @@ from typing import NoReturn
 import click
 
 from hangdrill import __version__
+from hangdrill.cli.certify import certify
 from hangdrill.cli.checkpoint import checkpoint
+from hangdrill.cli.compare import compare
 from hangdrill.cli.deliver import deliver
 from hangdrill.cli.exits import Commands, drop_output, exit_code_of
 from hangdrill.cli.incident import collect, diagnose
+from hangdrill.cli.keys import keygen, verify
 from hangdrill.cli.look import list_command, schema, show
 from hangdrill.cli.manifest import manifest
 from hangdrill.cli.past import check, clean
@@ -53,6 +56,10 @@ for command in (
     clean,
     schema,
     stack,
+    certify,
+    verify,
+    keygen,
+    compare,
     checkpoint,
 ):
     cli.add_command(command)

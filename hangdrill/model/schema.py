@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from hangdrill.model.certification import ReceiptComparison, Verification
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.errors import UsageError
@@ -27,10 +28,12 @@ SCHEMAS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "manifest": (Manifest, "hangdrill.manifest/1"),
     "preflight": (Preflight, "hangdrill.preflight/1"),
     "receipt": (Receipt, "hangdrill.receipt/1"),
+    "receipt-comparison": (ReceiptComparison, "hangdrill.receipt-comparison/1"),
     "result": (DrillResult, "hangdrill.result/1"),
     "scenario": (Scenario, "hangdrill.scenario/1"),
     "scenario-matrix": (Matrix, "hangdrill.scenario-matrix/1"),
     "summary": (Summary, "hangdrill.summary/1"),
+    "verification": (Verification, "hangdrill.verification/1"),
 }
 """By the name that `hangdrill schema` takes: the struct, and the name and number of the contract."""
 

@@ -1,0 +1,146 @@
+"""`hangdrill certify`: run a plan on two stacks, write the receipt and the checklist, and sign it."""
+
+import os
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hangdrill.cli.output import console, print_json, write_file
+
+if TYPE_CHECKING:
+    from hangdrill.certify.plan import LoadedPlan
+    from hangdrill.model.receipt import Receipt
+
+__all__ = ["certify", "passphrase", "utc_now"]
+
+PASSPHRASE_VARIABLE = "HANGDRILL_KEY_PASSPHRASE"
+
+
+@click.command()
+@click.argument("plan", type=click.Path(path_type=Path, dir_okay=False), metavar="PLAN.toml")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Where everything goes.")
+@click.option("--resume", is_flag=True, help="Go on in --out: cells that have ended there are not run again.")
+@click.option("--only", multiple=True, metavar="PATTERN", help="Run these cells alone: canary, 'canary/dp/*'.")
+@click.option("--dry-run", is_flag=True, help="Print the matrix and how long it will take; start nothing.")
+@click.option("--sign", type=click.Path(path_type=Path, dir_okay=False), metavar="KEY", help="Sign with this key.")
+@click.option("--who", help="Who certifies.  [default: user@host]")
+@click.option("--json", "as_json", is_flag=True, help="The receipt, hangdrill.receipt/1, on stdout.")
+def certify(
+    plan: Path,
+    *,
+    out: Path | None,
+    resume: bool,
+    only: tuple[str, ...],
+    dry_run: bool,
+    sign: Path | None,
+    who: str | None,
+    as_json: bool,
+) -> int:
+    """Certify an upgrade: measure two stacks, and fill in the checklist with PASS, FAIL or UNKNOWN for each line.
+
+    OUT gets receipt.json, checklist.md, checklist.html, the evidence, and receipt.dsse.json with --sign. A stack that
+    is missing or has no torch that imports makes its lines UNKNOWN, and the rest goes on.
+    """
+    from hangdrill.certify.plan import load_plan
+
+    loaded = load_plan(plan, os.environ)
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if dry_run:
+        return _dry_run(loaded, only, as_json=as_json)
+    if resume and out is None:
+        raise click.UsageError("--resume needs --out: the directory to go on in.")
+    receipt = _run(loaded, _out_dir(out), resume=resume, only=only, sign=sign, who=who or _who(), as_json=as_json)
+    return int(receipt.verdict.exit_code)
+
+
+def _out_dir(out: Path | None) -> Path:
+    import time
+
+    from hangdrill.cli.output import default_out_dir
+
+    return (out or default_out_dir(Path.cwd(), time.time())).absolute()
+
+
+def _dry_run(loaded: "LoadedPlan", only: tuple[str, ...], *, as_json: bool) -> int:
+    from hangdrill.certify.matrix import cells_of
+    from hangdrill.certify.selection import chosen, dry_run
+    from hangdrill.report.certifying import print_dry_run
+
+    found = dry_run(loaded.plan, chosen(cells_of(loaded.plan), only), os.environ)
+    if as_json:
+        print_json(found)
+    else:
+        print_dry_run(console(), found)
+    return 0
+
+
+def _run(
+    loaded: "LoadedPlan",
+    out_dir: Path,
+    *,
+    resume: bool,
+    only: tuple[str, ...],
+    sign: Path | None,
+    who: str,
+    as_json: bool,
+) -> "Receipt":
+    from hangdrill.certify.out import Out
+    from hangdrill.certify.run import certify as run_plan
+    from hangdrill.certify.signing import can_sign, sign_receipt
+    from hangdrill.report.certifying import PlainWatcher, print_receipt
+    from hangdrill.report.checklist import checklist_html, checklist_markdown
+
+    if sign is not None:
+        can_sign(sign)  # said now, and not after hours of measuring
+    screen = console(stderr=as_json)
+    receipt = run_plan(
+        loaded,
+        out_dir=out_dir,
+        environ=dict(os.environ),
+        who=who,
+        clock=utc_now,
+        resume=resume,
+        only=only,
+        watcher=PlainWatcher(screen),
+    )
+    out = Out(out_dir)
+    write_file(out.checklist, checklist_markdown(receipt).encode())
+    write_file(out.page, checklist_html(receipt).encode())
+    out.envelope.unlink(missing_ok=True)  # of an earlier run: it says something else
+    if sign is not None:
+        write_file(out.envelope, sign_receipt(receipt, sign, passphrase=passphrase))
+    if as_json:
+        print_json(receipt)
+    else:
+        print_receipt(screen, receipt, out_dir, signed=sign is not None)
+    return receipt
+
+
+def passphrase() -> bytes | None:
+    """Of an encrypted key: from HANGDRILL_KEY_PASSPHRASE, else asked for at a terminal; None without either."""
+    import sys
+
+    if text := os.environ.get(PASSPHRASE_VARIABLE):
+        return text.encode()
+    if not sys.stdin.isatty():
+        return None
+    return str(click.prompt("Passphrase of the key", hide_input=True, err=True)).encode()
+
+
+def utc_now() -> datetime:
+    """The clock of every command of this room."""
+    return datetime.now(timezone.utc)
+
+
+def _who() -> str:
+    import getpass
+    import platform
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as in a container
+        user = str(os.getuid())
+    return f"{user}@{platform.node()}"

@@ -1,0 +1,85 @@
+"""`hangdrill keygen` and `hangdrill verify`: the keys of receipts, and whether a signed receipt is still good."""
+
+import os
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+
+from hangdrill.cli.output import console, print_json
+
+__all__ = ["keygen", "verify"]
+
+
+@click.command()
+@click.argument(
+    "private", type=click.Path(path_type=Path, dir_okay=False), default="hangdrill-key.pem", metavar="[FILE]"
+)
+@click.option("--encrypt", is_flag=True, help="Protect it by a passphrase: HANGDRILL_KEY_PASSPHRASE, or asked for.")
+def keygen(private: Path, *, encrypt: bool) -> None:
+    """Make an Ed25519 key pair: FILE (hangdrill-key.pem, for signing, keep it secret) and FILE.pub (for verifying)."""
+    from hangdrill.certify.signing import make_keys
+
+    public = private.with_name(f"{private.name}.pub")
+    key_id = make_keys(private, public, passphrase=_new_passphrase() if encrypt else None)
+    click.echo(f"{private}  the private key: only who signs receipts may read it")
+    click.echo(f"{public}  the public key: give it to everybody who verifies receipts")
+    click.echo(f"key id {key_id}")
+
+
+def _new_passphrase() -> bytes:
+    from hangdrill.cli.certify import PASSPHRASE_VARIABLE
+
+    if text := os.environ.get(PASSPHRASE_VARIABLE):
+        return text.encode()
+    text = click.prompt("Passphrase of the new key", hide_input=True, confirmation_prompt=True, err=True)
+    if not text:
+        raise click.UsageError("--encrypt needs a passphrase that is not empty.")
+    return str(text).encode()
+
+
+@click.command()
+@click.argument("receipt", type=click.Path(path_type=Path, dir_okay=False), metavar="RECEIPT")
+@click.option("--key", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The public key, KEY.pub.")
+@click.option("--python", help="The candidate's Python here.  [default: where the receipt says]")
+@click.option("--no-stack", is_flag=True, help="Do not look at the stack: only the signature, dates and evidence.")
+@click.option("--at", metavar="DATE", help="As of this day (2027-03-31), instead of now.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.verification/1.")
+def verify(receipt: Path, *, key: Path, python: str | None, no_stack: bool, at: str | None, as_json: bool) -> int:
+    """Is a signed receipt (OUT/receipt.dsse.json) still good?
+
+    It is not when a byte of it was changed, another key signed it, its date is over, its stack has changed, a file of
+    its evidence has changed, or its verdict is not PASS.
+    """
+    from hangdrill.certify.verifying import verify_receipt
+    from hangdrill.drill.waiting import Interrupt, handling_signals
+    from hangdrill.report.certifying import print_verification
+
+    with Interrupt() as interrupt, handling_signals(interrupt):
+        found = verify_receipt(
+            receipt,
+            key,
+            now=_at(at),
+            environ=os.environ,
+            python=python,
+            look_at_stack=not no_stack,
+            interrupt=interrupt,
+        )
+    if as_json:
+        print_json(found)
+    else:
+        print_verification(console(), found)
+    return int(found.verdict.exit_code)
+
+
+def _at(text: str | None) -> datetime:
+    from hangdrill.cli.certify import utc_now
+
+    if text is None:
+        return utc_now()
+    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"):
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=timezone.utc)
+        except ValueError:
+            continue
+    raise click.UsageError(f"--at {text}: write it as 2027-03-31")

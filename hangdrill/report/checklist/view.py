@@ -1,0 +1,121 @@
+"""From a receipt to the values of the checklist."""
+
+from collections import Counter
+from collections.abc import Iterator
+from statistics import median
+
+from hangdrill.model.receipt import ITEM_TITLES, Item, Line, Receipt, StackRecord
+from hangdrill.model.verdict import Verdict, merge
+from hangdrill.report.checklist.tables import grids_of
+from hangdrill.report.checklist.values import Checklist, Grid, Row, Section, SignOff
+from hangdrill.report.stack import stack_rows
+
+__all__ = ["checklist_of", "number_text", "numbers_text"]
+
+
+def checklist_of(receipt: Receipt) -> Checklist:
+    """Everything that the page says."""
+    return Checklist(
+        title=receipt.title,
+        verdict=_word(receipt.verdict),
+        sentence=receipt.sentence,
+        counts=_counts(receipt),
+        facts=tuple(_facts(receipt)),
+        stacks=_stacks(receipt.baseline, receipt.candidate),
+        sections=tuple(_sections(receipt)),
+        grids=tuple(grids_of(receipt)),
+        sign_offs=tuple(_sign_offs(receipt)),
+        foot=f"hangdrill {receipt.hangdrill}, receipt {receipt.id}, plan sha256 {receipt.plan.sha256}",
+    )
+
+
+def numbers_text(line: Line) -> str:
+    """The samples of both sides in one line; empty when there are none."""
+    if not line.candidate:
+        return ""
+    unit = f" {line.unit}" if line.unit else ""
+    if not line.baseline:
+        return f"{number_text(median(line.candidate))}{unit}, {len(line.candidate)} runs"
+    parts = [f"{number_text(median(line.baseline))} \N{RIGHTWARDS ARROW} {number_text(median(line.candidate))}{unit}"]
+    if line.ratio is not None:
+        parts.append(f"ratio {number_text(line.ratio)}")
+    if line.interval is not None:
+        parts.append(f"interval {number_text(line.interval[0])} to {number_text(line.interval[1])}")
+    parts.append(f"{len(line.baseline)} and {len(line.candidate)} runs")
+    return ", ".join(parts)
+
+
+def number_text(value: float) -> str:
+    """Four digits, without an exponent where it can be read without one."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _word(verdict: Verdict) -> str:
+    return verdict.value.upper()
+
+
+def _counts(receipt: Receipt) -> str:
+    counts = Counter(line.verdict for line in receipt.lines)
+    return ", ".join(f"{counts[one]} {_word(one)}" for one in Verdict)
+
+
+def _facts(receipt: Receipt) -> Iterator[tuple[str, str]]:
+    yield "made", f"{receipt.made_at}, begun {receipt.began_at}"
+    yield "valid until", f"{receipt.valid_until}, and only while the candidate's fingerprint stays the same"
+    yield "by", receipt.who
+    if receipt.host:
+        yield "on", receipt.host
+    if receipt.ring:
+        before = f", after {receipt.previous_ring}" if receipt.previous_ring else ", the first"
+        yield "ring", receipt.ring + before
+    if receipt.previous_receipt_sha256:
+        yield "receipt before", f"sha256 {receipt.previous_receipt_sha256}"
+    ran = sum(cell.ran for cell in receipt.cells)
+    wall_s = sum(cell.wall_s for cell in receipt.cells)
+    yield "cells", f"{ran} of {len(receipt.cells)} ran, {wall_s / 60:.1f} minutes"
+    yield "evidence", f"{len(receipt.artifacts)} files, each with its sha256 in the receipt"
+
+
+def _stacks(baseline: StackRecord, candidate: StackRecord) -> Grid:
+    """Both fingerprints side by side, one fact a row."""
+    sides = [
+        dict(stack_rows(stack.fingerprint)) if stack.fingerprint is not None else {} for stack in (baseline, candidate)
+    ]
+    rows = [("Python of it", baseline.python, candidate.python)]
+    if baseline.missing or candidate.missing:
+        rows.append(("usable", baseline.missing or "yes", candidate.missing or "yes"))
+    for name in dict.fromkeys((*sides[0], *sides[1])):
+        rows.append((name, sides[0].get(name, "") or "-", sides[1].get(name, "") or "-"))
+    return Grid(title="The two stacks", heads=("", "baseline", "candidate"), rows=tuple(rows))
+
+
+def _sections(receipt: Receipt) -> Iterator[Section]:
+    for item in Item:
+        lines = [line for line in receipt.lines if line.item is item]
+        if lines:
+            yield Section(
+                title=ITEM_TITLES[item],
+                verdict=_word(merge(line.verdict for line in lines)),
+                rows=tuple(_row(line) for line in lines),
+            )
+
+
+def _row(line: Line) -> Row:
+    return Row(
+        id=line.id,
+        verdict=_word(line.verdict),
+        topology=line.topology,
+        claim=line.claim,
+        detail=line.detail,
+        mend=line.mend,
+        numbers=numbers_text(line),
+        rule=line.rule,
+        evidence=line.evidence,
+    )
+
+
+def _sign_offs(receipt: Receipt) -> Iterator[SignOff]:
+    yield SignOff(role="Certified by", name=receipt.who)
+    yield SignOff(role="Evidence reviewed by")
+    yield SignOff(role="Fallback owned by", name=receipt.rollback.owner)
+    yield SignOff(role=f"Approved for the ring {receipt.ring} by" if receipt.ring else "Approved by")
