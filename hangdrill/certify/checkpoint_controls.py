@@ -21,10 +21,10 @@ __all__ = ["PLANTS", "copy_of", "cut_shard", "drop_metadata", "drop_shard", "fil
 LOCAL_HEADER_BYTES = 30
 
 
-def flip_byte(directory: Path) -> str:
-    """Another byte inside a tensor of the model; returns where. Raises MachineError when there is no tensor."""
+def flip_byte(directory: Path, of: str = "model.") -> str:
+    """Another byte inside the first tensor whose name begins so; returns where. MachineError when there is none."""
     for part in read_metadata(directory / METADATA).parts:
-        if part.name.startswith("model.") and (at := _first_byte(directory, part)) is not None:
+        if part.name.startswith(of) and (at := _first_byte(directory, part)) is not None:
             with (directory / part.file).open("r+b") as file:
                 file.seek(at)
                 value = file.read(1)[0]

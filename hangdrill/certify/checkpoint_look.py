@@ -77,8 +77,7 @@ def _own_look(directory: Path) -> Look:
     except OSError as error:
         return Look(state=CheckpointState.DAMAGED, problems=(f"{METADATA} cannot be read: {error.strerror}",))
     except MetadataError as error:
-        is_cut = "cut" in str(error)
-        state = CheckpointState.PARTIAL if is_cut else CheckpointState.DAMAGED
+        state = CheckpointState.PARTIAL if error.is_cut else CheckpointState.DAMAGED
         return Look(state=state, problems=(f"{METADATA}: {error}",))
     lost = tuple(_lost(directory, stored))
     damaged, unproven = _damaged(directory, stored) if not lost else ((), 0)

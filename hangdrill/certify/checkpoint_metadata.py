@@ -5,6 +5,7 @@ file is ever looked up. Which bytes of which file hold which tensor is all that 
 was written: torch 2.15 writes one value more of each tensor, which 2.14.1 and older cannot unpack.
 """
 
+import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,11 @@ OLD_FORM_VALUES = 5
 
 
 class MetadataError(Exception):
-    """The file is not a whole `.metadata`; says why."""
+    """The file is not a whole `.metadata`; says why. is_cut: its end is missing."""
+
+    def __init__(self, why: str, *, is_cut: bool = False) -> None:
+        super().__init__(why)
+        self.is_cut = is_cut
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,17 +81,7 @@ def read_metadata(path: Path) -> StoredMetadata:
     """Raises MetadataError when the file is cut, damaged or something else, OSError when it cannot be read."""
     if path.stat().st_size > MAX_METADATA_BYTES:
         raise MetadataError(f"it has more than {MAX_METADATA_BYTES} bytes")
-    with path.open("rb") as file:
-        try:
-            root = _Reader(file).load()
-        except OSError:
-            raise
-        except EOFError as error:
-            raise MetadataError("it is cut") from error
-        except RecursionError as error:
-            raise MetadataError("it is nested too deep") from error
-        except Exception as error:  # a damaged pickle can raise nearly anything
-            raise MetadataError(f"it is no readable pickle: {error}") from error
+    root = _unpickled(path)
     fields = root.state if isinstance(root, _Stub) else None
     stored = fields.get("storage_data") if isinstance(fields, dict) else None
     tensors = fields.get("state_dict_metadata") if isinstance(fields, dict) else None
@@ -94,6 +89,19 @@ def read_metadata(path: Path) -> StoredMetadata:
         raise MetadataError("it says nothing of stored tensors")
     parts = sorted((_part(index, info) for index, info in stored.items()), key=lambda part: (part.file, part.offset))
     return StoredMetadata(parts=tuple(parts), form=_form(tensors))
+
+
+def _unpickled(path: Path) -> object:
+    with path.open("rb") as file:
+        try:
+            return _Reader(file).load()
+        except OSError:
+            raise
+        except Exception as error:  # a damaged pickle can raise nearly anything
+            file.seek(-min(1, path.stat().st_size), os.SEEK_END)
+            if file.read() != pickle.STOP or isinstance(error, EOFError):
+                raise MetadataError("it is cut", is_cut=True) from error
+            raise MetadataError(f"it is no readable pickle: {error}") from error
 
 
 def _part(index: object, info: object) -> Part:
