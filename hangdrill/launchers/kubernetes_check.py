@@ -67,8 +67,10 @@ class _Schemas:
     def __init__(self, version: str) -> None:
         known = _folders()
         if version.removeprefix("v") not in known:
-            newest = ", ".join(list(known)[-3:])
-            raise UsageError(f"there are no schemas of Kubernetes {version}", next_step=f"use one of {newest}, or older")
+            newest = ", ".join(list(known)[-2:])
+            raise UsageError(
+                f"there are no schemas of Kubernetes {version}", next_step=f"use one of {newest}, or older"
+            )
         self._root = known[version.removeprefix("v")]
 
     def validator(self, api_version: str, kind: str) -> Any | None:  # noqa: ANN401  # jsonschema's own class

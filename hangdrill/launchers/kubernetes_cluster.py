@@ -5,7 +5,7 @@ against an API server of the tests, which speaks these few calls; not against a 
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ __all__ = ["IN_CLUSTER", "Cluster", "PodFacts"]
 IN_CLUSTER = "in-cluster"
 """The context of a controller that is a pod itself."""
 CALL_DEADLINE_S = 30.0
+LATE = {"_request_timeout": CALL_DEADLINE_S, "_preload_content": False}
+"""Answers are taken as they come and read here: the client's own models differ from version to version."""
 JOBSET = {"group": "jobset.x-k8s.io", "version": "v1alpha2", "plural": "jobsets"}
 NOT_FOUND, CONFLICT = 404, 409
 
@@ -48,7 +50,7 @@ class Cluster:
     def check(self) -> None:
         """UsageError without a named context, MachineError when it does not answer or may not be used."""
         with self._client() as client:
-            _core(client).list_namespaced_pod(self._settings.namespace, limit=1, _request_timeout=CALL_DEADLINE_S)
+            _core(client).list_namespaced_pod(self._settings.namespace, limit=1, **LATE)
 
     def apply(self, documents: tuple[Document, ...], run_id: str) -> None:
         """Create them all, or none: what was made is deleted again when one is refused."""
@@ -64,7 +66,7 @@ class Cluster:
     def pods(self, run_id: str) -> tuple[PodFacts, ...]:
         """The run's pods, by name."""
         with self._client() as client:
-            found = _core(client).list_namespaced_pod(**self._mine(run_id)).items
+            found = _items(_core(client).list_namespaced_pod(**self._mine(run_id)))
         return tuple(sorted((_facts(pod) for pod in found), key=lambda pod: pod.name))
 
     def logs(self, pod: str) -> str:
@@ -72,11 +74,8 @@ class Cluster:
         from kubernetes.client.exceptions import ApiException
 
         with self._client() as client, contextlib.suppress(ApiException):
-            return str(
-                _core(client).read_namespaced_pod_log(
-                    pod, self._settings.namespace, container=RANKS, _request_timeout=CALL_DEADLINE_S
-                )
-            )
+            told = _core(client).read_namespaced_pod_log(pod, self._settings.namespace, container=RANKS, **LATE)
+            return bytes(told.data).decode(errors="replace")
         return ""
 
     def delete(self, run_id: str, *, grace_s: int) -> None:
@@ -85,7 +84,7 @@ class Cluster:
         from kubernetes import client as api
 
         name, namespace = job_name(run_id), self._settings.namespace
-        foreground = {"propagation_policy": "Foreground", "_request_timeout": CALL_DEADLINE_S}
+        foreground = {"propagation_policy": "Foreground", **LATE}
         with self._client() as client:
             with _unless_gone():
                 if self._settings.kind == "jobset":
@@ -93,14 +92,13 @@ class Cluster:
                     custom.delete_namespaced_custom_object(**JOBSET, namespace=namespace, name=name, **foreground)
                 else:
                     api.BatchV1Api(client).delete_namespaced_job(name, namespace, **foreground)
-            for pod in _core(client).list_namespaced_pod(**self._mine(run_id)).items:
+            for pod in _items(_core(client).list_namespaced_pod(**self._mine(run_id))):
                 with _unless_gone():
-                    _core(client).delete_namespaced_pod(
-                        pod.metadata.name, namespace, grace_period_seconds=grace_s, _request_timeout=CALL_DEADLINE_S
-                    )
+                    pod_name = pod.metadata.name
+                    _core(client).delete_namespaced_pod(pod_name, namespace, grace_period_seconds=grace_s, **LATE)
             if self._settings.kind == "job":
                 with _unless_gone():
-                    _core(client).delete_namespaced_service(name, namespace, _request_timeout=CALL_DEADLINE_S)
+                    _core(client).delete_namespaced_service(name, namespace, **LATE)
 
     def leftovers(self, run_id: str) -> tuple[Leftover, ...]:
         """Pods, jobs, jobsets and services of a run."""
@@ -108,32 +106,34 @@ class Cluster:
 
         mine = self._mine(run_id)
         with self._client() as client:
-            found = [("pod", pod.metadata.name) for pod in _core(client).list_namespaced_pod(**mine).items]
-            found += [("job", job.metadata.name) for job in api.BatchV1Api(client).list_namespaced_job(**mine).items]
-            found += [("service", one.metadata.name) for one in _core(client).list_namespaced_service(**mine).items]
+            looks: dict[str, Callable[[], Any]] = {
+                "pod": lambda: _core(client).list_namespaced_pod(**mine),
+                "job": lambda: api.BatchV1Api(client).list_namespaced_job(**mine),
+                "service": lambda: _core(client).list_namespaced_service(**mine),
+            }
             if self._settings.kind == "jobset":
-                told = api.CustomObjectsApi(client).list_namespaced_custom_object(**JOBSET, **mine)
-                found += [("jobset", one["metadata"]["name"]) for one in told["items"]]
+                looks["jobset"] = lambda: api.CustomObjectsApi(client).list_namespaced_custom_object(**JOBSET, **mine)
+            found = [(kind, one.metadata.name) for kind, look in looks.items() for one in _items(look())]
         return tuple(Leftover(what="container", name=f"{kind}/{name}") for kind, name in found)
 
     def _create(self, client: Any, document: Document) -> None:  # noqa: ANN401  # the client has no types
         from kubernetes import client as api
 
-        namespace, late = self._settings.namespace, {"_request_timeout": CALL_DEADLINE_S}
+        namespace = self._settings.namespace
         match document["kind"]:
             case "JobSet":
                 custom = api.CustomObjectsApi(client)
-                custom.create_namespaced_custom_object(**JOBSET, namespace=namespace, body=document, **late)
+                custom.create_namespaced_custom_object(**JOBSET, namespace=namespace, body=document, **LATE)
             case "Job":
-                api.BatchV1Api(client).create_namespaced_job(namespace, document, **late)
+                api.BatchV1Api(client).create_namespaced_job(namespace, document, **LATE)
             case _:
-                _core(client).create_namespaced_service(namespace, document, **late)
+                _core(client).create_namespaced_service(namespace, document, **LATE)
 
     def _mine(self, run_id: str) -> dict[str, Any]:
         return {
             "namespace": self._settings.namespace,
             "label_selector": f"{RUN_LABEL}={run_id}",
-            "_request_timeout": CALL_DEADLINE_S,
+            **LATE,
         }
 
     @contextlib.contextmanager
@@ -168,7 +168,12 @@ class Cluster:
                 where="job.kubernetes.context",
                 next_step="look at `kubectl config get-contexts` and KUBECONFIG",
             ) from error
-        except (kubernetes.client.exceptions.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+        except (
+            kubernetes.client.exceptions.ApiException,
+            urllib3.exceptions.HTTPError,
+            msgspec.MsgspecError,
+            OSError,
+        ) as error:
             raise MachineError(
                 f"the cluster refuses: {_last_words(error)}",
                 where=f"context {context}, namespace {self._settings.namespace}",
@@ -182,12 +187,47 @@ def _core(client: Any) -> Any:  # noqa: ANN401  # the client has no types
     return api.CoreV1Api(client)
 
 
-def _facts(pod: Any) -> PodFacts:  # noqa: ANN401  # the client has no types
-    statuses = pod.status.container_statuses or ()
-    ended = next((one.state.terminated for one in statuses if one.name == RANKS and one.state), None)
-    return PodFacts(
-        name=pod.metadata.name, phase=pod.status.phase or "", exit_code=None if ended is None else ended.exit_code
-    )
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Terminated(msgspec.Struct, frozen=True):
+    exitCode: int  # the API's own name
+
+
+class _State(msgspec.Struct, frozen=True):
+    terminated: _Terminated | None = None
+
+
+class _Container(msgspec.Struct, frozen=True):
+    name: str
+    state: _State = _State()
+
+
+class _Status(msgspec.Struct, frozen=True):
+    phase: str = ""
+    containerStatuses: tuple[_Container, ...] | None = None  # the API's own name
+
+
+class _Item(msgspec.Struct, frozen=True):
+    """What is read of any object; of all but pods only the name."""
+
+    metadata: _Metadata
+    status: _Status | None = None
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: tuple[_Item, ...] | None = None
+
+
+def _items(answer: Any) -> tuple[_Item, ...]:  # noqa: ANN401  # urllib3's
+    return msgspec.json.decode(bytes(answer.data), type=_List).items or ()
+
+
+def _facts(pod: _Item) -> PodFacts:
+    status = pod.status or _Status()
+    ended = next((one.state.terminated for one in status.containerStatuses or () if one.name == RANKS), None)
+    return PodFacts(name=pod.metadata.name, phase=status.phase, exit_code=None if ended is None else ended.exitCode)
 
 
 @contextlib.contextmanager

@@ -83,6 +83,7 @@ class ClusterJob:
     def _delete(self, grace_s: int) -> None:
         self._save_logs(self._cluster.pods(self._request.run_id))
         self._cluster.delete(self._request.run_id, grace_s=grace_s)
+        self._seen = True
         self._next_look_s = 0.0
 
     def _save_logs(self, pods: tuple[PodFacts, ...]) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ __all__ = ["ContainerFacts", "Podman"]
 PROGRAM = "podman"
 REPOSITORY = "localhost/hangdrill-root"
 CALL_DEADLINE_S = 120.0
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 class ContainerFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +111,9 @@ class Podman:
 
     def remove(self, run_id: str) -> None:
         """The pod with its containers and layers, its emptyDirs, and the run's image. Safe to repeat."""
+        cgroup = self._cgroup(run_id)
         self._call("pod", "rm", "--force", "--ignore", "--time", "0", job_name(run_id))
+        _sweep_cgroup(cgroup)
         for volume in self.volumes(run_id):
             self._call("volume", "rm", "--force", volume)
         if self._call("image", "ls", "--quiet", self.image(run_id)).strip():
@@ -140,7 +144,9 @@ class Podman:
 
     def runs(self) -> tuple[tuple[str, str, str], ...]:
         """The same, and every image of a run; an image tells no controller."""
-        listed = self._call("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference={REPOSITORY}")
+        listed = self._call(
+            "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference={REPOSITORY}"
+        )
         return (*self.pods(), *((tag.rpartition(":")[2], tag, "") for tag in listed.split()))
 
     def leftovers(self, run_id: str) -> tuple[Leftover, ...]:
@@ -148,6 +154,13 @@ class Podman:
         pods = [name for run, name, _ in self.pods() if run == run_id]
         images = [self.image(run_id)] if self._call("image", "ls", "--quiet", self.image(run_id)).strip() else []
         return tuple(Leftover(what="container", name=name) for name in (*pods, *self.volumes(run_id), *images))
+
+    def _cgroup(self, run_id: str) -> str:
+        """The pod's, as a path below the cgroup file systems; "" when there is no pod."""
+        if not any(name == job_name(run_id) for _, name, _ in self.pods()):
+            return ""
+        told = json.loads(self._call("pod", "inspect", job_name(run_id)))
+        return str((told[0] if isinstance(told, list) else told).get("CgroupPath") or "")
 
     def _list(self, *words: str) -> list[Any]:
         return list(json.loads(self._call(*words) or "[]") or ())
@@ -172,3 +185,13 @@ class Podman:
                 next_step="run `podman info` as this user, and look at containers.conf and storage.conf",
             ) from error
         return done.stdout.decode(errors="replace")
+
+
+def _sweep_cgroup(path: str) -> None:
+    """podman 4.3 leaves the pod's empty cgroup in the unified hierarchy of a host that has both versions."""
+    if not path.strip("/"):
+        return
+    for place in (*CGROUPS.glob(path.lstrip("/")), *CGROUPS.glob(f"*/{path.lstrip('/')}")):
+        for each in (*place.glob("libpod-*"), place):
+            with contextlib.suppress(OSError):  # a cgroup that is in use is not empty
+                each.rmdir()
