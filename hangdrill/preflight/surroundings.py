@@ -7,6 +7,7 @@ from enum import Enum
 
 import msgspec
 
+from hangdrill.model.kubernetes import Kubernetes
 from hangdrill.model.scenario import FaultKind, Trigger
 
 __all__ = [
@@ -79,6 +80,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Files there that already bear the prefix."""
     names_a_directory: bool = False
     """The prefix itself is an existing directory, so files land beside it."""
+    in_empty_dir: bool = False
+    """Of a pod."""
 
 
 class InitCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,5 +175,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine = Machine()
     place: Place
     job: Job = Job()
+    pod: Kubernetes | None = None
+    """Of a scenario whose job is put into pods."""
     grace_s: float | None = None
     kill_after_s: float | None = None
