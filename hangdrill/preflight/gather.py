@@ -5,11 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from hangdrill.model.scenario import FaultKind, Scenario, Trigger
+from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Trigger
 from hangdrill.model.sizes import parse_size
 from hangdrill.preflight.command import assigned, job_of_command
 from hangdrill.preflight.machine import look_at_machine
 from hangdrill.preflight.place import look_at_place, native_prefix
+from hangdrill.preflight.pods import is_empty_dir
 from hangdrill.preflight.script import read_script
 from hangdrill.preflight.surroundings import Job, JobKind, Place, Surroundings
 from hangdrill.preflight.torch_probe import ask_torch
@@ -54,6 +55,8 @@ def gather(
         job = job_of_command(command, environ=environ, cwd=cwd, gpus=torch.gpus if torch is not None else None)
     job = _with_wishes(job, wishes)
     merged = {name: value for name, value in {**environ, **job.variables}.items() if name not in job.removed}
+    in_pods = scenario is not None and scenario.job.launcher is LauncherName.KUBERNETES
+    pod = scenario.job.kubernetes if scenario is not None and in_pods else None
     return Surroundings(
         environ=merged,
         torch=torch,
@@ -61,7 +64,8 @@ def gather(
         machine=look_at_machine(environ),
         place=_place(job, scenario, merged, wishes, cwd=cwd, umask=umask),
         job=job,
-        grace_s=wishes.grace_s,
+        pod=pod,
+        grace_s=wishes.grace_s if wishes.grace_s is not None or pod is None else float(pod.grace_s),
         kill_after_s=wishes.kill_after_s,
     )
 
@@ -114,7 +118,8 @@ def _place(
         prefix, chosen_by, made_by_hangdrill = str(cwd / "hangdrill-runs" / "fr_"), "the run directory", True
     elif scenario is not None and scenario.job.contained:
         return _contained_place(scenario, prefix, chosen_by, cwd=cwd, umask=umask)
-    return look_at_place(prefix, chosen_by, cwd=cwd, umask=umask, made_by_hangdrill=made_by_hangdrill)
+    place = look_at_place(prefix, chosen_by, cwd=cwd, umask=umask, made_by_hangdrill=made_by_hangdrill)
+    return msgspec.structs.replace(place, in_empty_dir=is_empty_dir(Path(place.directory)))
 
 
 def _contained_place(scenario: Scenario, prefix: str, chosen_by: str, *, cwd: Path, umask: int) -> Place:
@@ -126,6 +131,16 @@ def _contained_place(scenario: Scenario, prefix: str, chosen_by: str, *, cwd: Pa
         volume.target if volume else "",
         *OWN_DIRS,
     )
+    empty_dir = scenario.job.kubernetes.empty_dir_of(directory)
+    if scenario.job.launcher is LauncherName.KUBERNETES and empty_dir is not None:
+        return Place(
+            prefix=prefix,
+            directory=directory,
+            chosen_by=chosen_by,
+            file_system="emptyDir",
+            mount_point=empty_dir,
+            in_empty_dir=True,
+        )
     if volume is None or volume.in_memory:
         return Place(
             prefix=prefix,
