@@ -102,10 +102,12 @@ def _grace(facts: Surroundings) -> Iterator[Finding]:
             what = f"how long a cancelled job has from TERM to KILL is not known ({who})"
             yield found("grace-not-known", what=what, where="--grace-s", mend="say it with --grace-s SECONDS")
         return
-    needed_s = _shutdown_s(facts)[0] if facts.job.launcher == "torchrun" else ABORT_WAIT_S
+    runs_torchrun = facts.job.launcher in ("torchrun", "kubernetes")
+    needed_s = _shutdown_s(facts)[0] if runs_torchrun else ABORT_WAIT_S
     if facts.grace_s <= needed_s:
         what = (
             f"{facts.grace_s:g} s from TERM to KILL is no more than the {needed_s:g} s that ending the ranks may take"
         )
         mend = f"raise it to {needed_s + ABORT_WAIT_S:g} s, which leaves time to store evidence"
-        yield found("grace-too-short", what=what, where="--grace-s", mend=mend)
+        where = "--grace-s" if facts.pod is None else "job.kubernetes.grace_s"
+        yield found("grace-too-short", what=what, where=where, mend=mend)
