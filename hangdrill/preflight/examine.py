@@ -14,6 +14,7 @@ from hangdrill.preflight.devices import device_findings
 from hangdrill.preflight.hosts import host_findings
 from hangdrill.preflight.looking import looking_findings
 from hangdrill.preflight.names import variable_findings
+from hangdrill.preflight.pods import pod_findings
 from hangdrill.preflight.recorder import buffer_entries, recorder_findings
 from hangdrill.preflight.servers import server_findings, stack_findings
 from hangdrill.preflight.surroundings import Surroundings
@@ -33,6 +34,7 @@ FAMILIES: tuple[Callable[[Surroundings], Iterator[Finding]], ...] = (
     stack_findings,
     device_findings,
     host_findings,
+    pod_findings,
     version_findings,
     looking_findings,
 )
