@@ -3,6 +3,7 @@
 import pytest
 from good_surroundings import good, ids
 
+from hangdrill.model.kubernetes import Kubernetes
 from hangdrill.model.preflight import Finding, Severity, preflight_verdict
 from hangdrill.model.scenario import FaultKind, Trigger
 from hangdrill.model.verdict import Verdict
@@ -66,6 +67,7 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
         good(place={"file_system": "zfs", "mount_point": "/"}, machine={"in_container": True}),
         [],
     ),
+    ("dump-in-empty-dir", good(place={"in_empty_dir": True}), []),
     ("dump-shared-by-hosts", good(place={"file_system": "nfs4"}, job={"nnodes": 2}), []),
     ("dump-shared-by-hosts", good(place={"file_system": "lustre"}, job={"nnodes": None}), []),
     ("dump-overwritten-by-restarts", good(job={"max_restarts": 3, **LEGACY["job"]}), ["rollback-used"]),
@@ -88,6 +90,8 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     ("grace-too-short", good(grace_s=30.0), []),
     ("grace-not-known", good(machine={"in_kubernetes": True}), []),
     ("grace-not-known", good(machine={"in_slurm": True}), []),
+    ("sidecar-missing", good(pod=Kubernetes(), job={"trigger": NATIVE}), [CULPRIT]),
+    ("sockets-in-memory", good(pod=Kubernetes(resources={"memory": "64Gi"})), []),
     ("shutdown-timeout-short", good(job={"shutdown_timeout_s": 5.0}), ["shutdown-timeout-ignored"]),
     ("shutdown-timeout-ignored", env(TORCH_ELASTIC_SHUTDOWN_TIMEOUT="120"), []),
     ("group-timeout-not-known", good(kill_after_s=600.0, init={"timeout_s": None, "timeout_dynamic": True}), []),
