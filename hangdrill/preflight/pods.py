@@ -31,7 +31,9 @@ def pod_findings(facts: Surroundings) -> Iterator[Finding]:
         mend = 'set recorder.trigger = "collector": then it is a native sidecar, which outlives the ranks'
         yield found("sidecar-missing", what=what, where="recorder.trigger", mend=mend)
     if pod.socket_medium == "Memory" and "memory" in pod.resources:
-        what = f"the emptyDir of the ranks' sockets is memory, and counts to the pod's limit ({pod.resources['memory']})"
+        what = (
+            f"the emptyDir of the ranks' sockets is memory, and counts to the pod's limit ({pod.resources['memory']})"
+        )
         mend = 'nothing: sockets take no room; or set socket_medium = "disk"'
         yield found("sockets-in-memory", what=what, where="job.kubernetes.socket_medium", mend=mend)
 
