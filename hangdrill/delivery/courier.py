@@ -76,7 +76,7 @@ class Courier:
         self._opener = opener
         self._store: Store | None = None
         self._opening: threading.Lock = threading.Lock()
-        self._parcels: dict[str, _Parcel] = {one.path: _Parcel(_again(one)) for one in record.artifacts}
+        self._parcels: dict[str, _Parcel] = {one.path: _Parcel(_again(one)) for one in record.artifacts if not _is_outdated(one)}
         self._outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
         self._manifest_wanted = False
 
@@ -198,13 +198,13 @@ class Courier:
 
     def _deliver(self, artifact: DeliveredArtifact) -> None:
         """Put it and read it back. What is there already with the same bytes is delivered; anything else a conflict."""
-        data = self._bytes_of(artifact)
         store = self._open()
         name = self._address.name_of(artifact.path)
         wanted = (artifact.bytes, artifact.sha256)
         store.sweep(name)
         found = store.digest(name)
         if found is None:
+            data = self._bytes_of(artifact)
             with suppress(AlreadyThere):  # a try that was given up has come through after all, or somebody was quicker
                 store.put_new(name, data)
             found = store.digest(name)
@@ -272,6 +272,11 @@ class Courier:
             last_error=self._redact(meaning.what),
             mend=self._redact(meaning.mend),
         )
+
+
+def _is_outdated(artifact: DeliveredArtifact) -> bool:
+    """A manifest that never got there: the one that is on the disk now takes its place."""
+    return artifact.path.startswith("manifest.") and artifact.state is not DeliveryState.DELIVERED
 
 
 def _again(artifact: DeliveredArtifact) -> DeliveredArtifact:

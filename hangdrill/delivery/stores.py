@@ -72,7 +72,9 @@ class LocalStore:
         """Temporary name, fsync, link: a link fails where the name is taken, and shows the whole file or none."""
         self.look()
         path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for level in reversed([path.parent, *path.parent.parents]):
+            if level.is_relative_to(self.root):
+                level.mkdir(exist_ok=True, mode=0o700)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_TEMPORARY}")
         try:
             _write(temporary, data)
