@@ -129,9 +129,8 @@ def _cells_line(results: Sequence[CellResult]) -> Line:
     if not results:
         detail, mend = "the plan has no cell, so nothing was measured", "name topologies in the plan"
     elif idle:
-        named = "; ".join(f"{result.id}: {result.why_not}" for result in idle[:MOST_NAMED])
-        more = f"; and {len(idle) - MOST_NAMED} more" if len(idle) > MOST_NAMED else ""
-        detail, mend = f"{len(idle)} of {len(results)} did not: {named}{more}", "mend that, and add --resume"
+        named = _named([f"{result.id} ({result.why_not})" for result in idle])
+        detail, mend = f"{len(idle)} of {len(results)} did not: {named}", "mend that, and add --resume"
     verdict = Verdict.PASS if results and not idle else Verdict.UNKNOWN
     return Line(id=CELLS_LINE, item=Item.DIFFERENCES, verdict=verdict, claim=claim, detail=detail, mend=mend)
 
@@ -165,9 +164,8 @@ def _differences_line(differences: Sequence[Difference], baseline: Stack, candid
     verdict, mend = Verdict.PASS, ""
     detail = f"{len(differences)} differences, all declared" if differences else "no difference"
     if undeclared:
-        named = ", ".join(undeclared[:MOST_NAMED])
-        more = f" and {len(undeclared) - MOST_NAMED} more" if len(undeclared) > MOST_NAMED else ""
-        verdict, detail = Verdict.FAIL, f"{len(undeclared)} of {len(differences)} are not declared: {named}{more}"
+        verdict = Verdict.FAIL
+        detail = f"{len(undeclared)} of {len(differences)} are not declared: {_named(undeclared)}"
         mend = "make the stacks alike, or name what is meant to differ in the plan's `declared`"
     elif missing is not None:
         verdict, detail, mend = Verdict.UNKNOWN, missing.missing, missing.next_step
@@ -182,9 +180,9 @@ def _not_measured(lines: Sequence[Line]) -> Iterator[Line]:
                 id=f"record/{item.value}",
                 item=item,
                 verdict=Verdict.UNKNOWN,
-                claim=f"the record speaks of this: {ITEM_TITLES[item].lower()}",
-                detail="no cell of this plan measured it",
-                mend="complete the plan",
+                claim=f"there is evidence of this item: {ITEM_TITLES[item]}",
+                detail="no cell of this plan measures it",
+                mend="name a topology, a backend or a script in the plan that does",
             )
 
 
@@ -228,16 +226,29 @@ def _rollback(plan: CertifyPlan, results: Sequence[CellResult]) -> RollbackRecor
 
 
 def _unresolved(differences: Sequence[Difference], results: Sequence[CellResult]) -> tuple[Unresolved, ...]:
+    """The stacks' undeclared facts as one, since there may be hundreds; each difference that a cell found by itself."""
+    undeclared = [one for one in differences if not one.declared]
+    facts = [one.what for one in undeclared if one.line == STACK_LINE]
+    hint = "make the stacks alike, or declare it"
     found = [
         Unresolved(
             line=one.line,
             what=f"{one.what}: {one.baseline or 'none'} -> {one.candidate or 'none'}",
-            next_step="make the stacks alike, or declare it",
+            next_step=hint,
         )
-        for one in differences
-        if not one.declared
+        for one in undeclared
+        if one.line != STACK_LINE
     ]
+    if facts:
+        what = f"{_named(facts)}: the stacks differ there, and the plan does not say so"
+        found.insert(0, Unresolved(line=STACK_LINE, what=what, next_step=hint))
     return (*found, *(one for result in results for one in result.unresolved))
+
+
+def _named(names: Sequence[str]) -> str:
+    """The first few, and how many more."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _artifacts(results: Sequence[CellResult], out_dir: Path) -> tuple[EvidenceFile, ...]:

@@ -46,7 +46,7 @@ def stack_rows(stack: Fingerprint) -> Iterator[tuple[str, str]]:
         speed = f"{interface.speed_mbit} Mbit/s" if interface.speed_mbit else ""
         mtu = f"MTU {interface.mtu}" if interface.mtu else ""
         yield f"network {interface.name}", ", ".join(filter(None, (interface.state, speed, mtu, interface.driver)))
-    yield "host", f"{stack.host}, {stack.platform}"
+    yield "host", ", ".join(filter(None, (stack.host, stack.platform)))
     yield "container", stack.container or "none: the host itself"
     for extension in stack.extensions:
         yield f"extension {extension.name}", extension_text(extension)

@@ -14,13 +14,13 @@ def grids_of(receipt: Receipt) -> Iterator[Grid]:
     """Those that have a row."""
     for grid in (
         _unresolved(receipt),
-        _differences(receipt),
         *_pairs(receipt.checkpoint_pairs),
         _rollback(receipt),
         *_roads(receipt),
         _controls(receipt),
         _work(receipt),
         _cells(receipt),
+        _differences(receipt),
     ):
         if grid.rows:
             yield grid
