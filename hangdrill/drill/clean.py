@@ -6,13 +6,14 @@ by the controller's pid and start time in the process's own environment. Everyth
 
 import contextlib
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 from hangdrill.drill.inspection import leftover_files
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.lock import stale_holders
-from hangdrill.drill.procfs import ProcessId, is_alive, parse_id, scan
+from hangdrill.drill.procfs import ProcessId, is_alive, parse_id, pid_inside, scan
 from hangdrill.drill.registry import (
     Registration,
     open_runtime_dir,
@@ -21,7 +22,11 @@ from hangdrill.drill.registry import (
     unregister,
 )  # fmt: skip
 from hangdrill.drill.supervise import Grace, Supervisor
+from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.engine import Engine
+from hangdrill.launchers.slurm import controller_of
+from hangdrill.launchers.slurm_commands import Slurm
+from hangdrill.launchers.slurm_job import GONE_S
 from hangdrill.launchers.podman import Podman
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
@@ -47,6 +52,7 @@ def clean(*, dry_run: bool, environ: Mapping[str, str] | None = None) -> tuple[L
     for run_id, controller in sorted(orphans.items()):
         if run_id not in living:
             found += _end_processes(run_id, controller, dry_run=dry_run)
+    found += _cancel_jobs(set(orphans) - living, living, environ, dry_run=dry_run)
     found += _remove_containers(set(orphans) - living, living, environ, dry_run=dry_run)
     for registration in dead:
         found += _remove_files(registration, dry_run=dry_run)
@@ -61,8 +67,37 @@ def _orphaned_runs() -> dict[str, ProcessId]:
     return {
         run_id: controller
         for run_id, controller in marks.items()
-        if run_id and controller is not None and not is_alive(controller)
+        if run_id and controller is not None and not is_alive(controller) and not _lives_in_a_namespace(controller)
     }
+
+
+def _lives_in_a_namespace(controller: ProcessId) -> bool:
+    """Whether a process in another pid namespace is the controller: its processes name it by its number there."""
+    return any(
+        found.alive and found.id.started_ticks == controller.started_ticks and pid_inside(found.id.pid) == controller.pid
+        for found in scan()
+    )
+
+
+def _cancel_jobs(orphans: set[str], living: set[str], environ: Mapping[str, str], *, dry_run: bool) -> list[Leftover]:
+    """Jobs of Slurm, of runs whose controller was on this host and is proven dead: by registration or by the job."""
+    slurm = Slurm(environ)
+    queued = slurm.jobs() if slurm.answers() else ()
+    for job in queued:
+        host, process = controller_of(job.comment)
+        named = parse_id(process) if host == socket.gethostname() else None
+        if job.run_id not in living and named is not None and not is_alive(named):
+            orphans = orphans | {job.run_id}
+    found = [job for job in queued if job.run_id in orphans]
+    if found and not dry_run:
+        slurm.cancel(*(job.job for job in found))
+        for run_id in sorted({job.run_id for job in found}):
+            if Waiter().until(lambda: not slurm.jobs(run_id) or None, deadline_s=GONE_S, poll_s=0.5) is None:
+                raise MachineError(
+                    f"jobs of run {run_id} do not leave Slurm's queue",
+                    next_step="look at squeue: a node may be down, or its processes stuck in the kernel",
+                )
+    return [Leftover(what="job", name=f"{job.job} ({job.state})") for job in found]
 
 
 def _end_processes(run_id: str, controller: ProcessId, *, dry_run: bool) -> list[Leftover]:
