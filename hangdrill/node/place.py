@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 
 from hangdrill.drill.fault import PlacedFault
-from hangdrill.drill.layout import write_json
+from hangdrill.drill.layout import make_directory, write_json
 from hangdrill.drill.orders import agent_orders
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan import Plan, makes_dump_dir
 from hangdrill.launchers.agent_path import prepare_agent_path
 from hangdrill.model.errors import MachineError
 from hangdrill.model.scenario import Fault, FaultKind
@@ -68,6 +68,8 @@ def make_place(plan: Plan, node: int, parent: Path | None) -> tuple[LocalPlace, 
         within_s=plan.deadlines.within_s,
     )
     write_json(place.orders, orders)
+    if makes_dump_dir(plan.scenario):
+        make_directory(Path(plan.dump_prefix).parent)
     prepare_agent_path(place.agent_path)
     fault = PlacedFault(wanted, place.control)
     fault.arm()
