@@ -24,10 +24,10 @@ from hangdrill.drill.registry import (
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.engine import Engine
+from hangdrill.launchers.podman import Podman
 from hangdrill.launchers.slurm import controller_of
 from hangdrill.launchers.slurm_commands import Slurm
 from hangdrill.launchers.slurm_job import GONE_S
-from hangdrill.launchers.podman import Podman
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
 
@@ -74,7 +74,9 @@ def _orphaned_runs() -> dict[str, ProcessId]:
 def _lives_in_a_namespace(controller: ProcessId) -> bool:
     """Whether a process in another pid namespace is the controller: its processes name it by its number there."""
     return any(
-        found.alive and found.id.started_ticks == controller.started_ticks and pid_inside(found.id.pid) == controller.pid
+        found.alive
+        and found.id.started_ticks == controller.started_ticks
+        and pid_inside(found.id.pid) == controller.pid
         for found in scan()
     )
 
@@ -91,12 +93,16 @@ def _cancel_jobs(orphans: set[str], living: set[str], environ: Mapping[str, str]
     found = [job for job in queued if job.run_id in orphans]
     if found and not dry_run:
         slurm.cancel(*(job.job for job in found))
-        for run_id in sorted({job.run_id for job in found}):
-            if Waiter().until(lambda: not slurm.jobs(run_id) or None, deadline_s=GONE_S, poll_s=0.5) is None:
-                raise MachineError(
-                    f"jobs of run {run_id} do not leave Slurm's queue",
-                    next_step="look at squeue: a node may be down, or its processes stuck in the kernel",
-                )
+        cancelled = {job.job for job in found}
+
+        def gone() -> bool | None:
+            return True if not cancelled & {job.job for job in slurm.jobs()} else None
+
+        if Waiter().until(gone, deadline_s=GONE_S, poll_s=0.5) is None:
+            raise MachineError(
+                f"jobs do not leave Slurm's queue: {', '.join(sorted(cancelled))}",
+                next_step="look at squeue: a node may be down, or its processes stuck in the kernel",
+            )
     return [Leftover(what="job", name=f"{job.job} ({job.state})") for job in found]
 
 

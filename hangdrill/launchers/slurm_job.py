@@ -46,7 +46,7 @@ class SlurmJob:
         self._nodes = Path(request.run_dir) / "nodes"
         self._state = JobState(state="PENDING")
         self._exit_code: int | None = None
-        self._gone = self._torn_down = False
+        self._gone = self._torn_down = self._wiped = False
         self._next_look_s = self._next_ask_s = 0.0
         self._looked: dict[str, dict[str, Path] | str] = {}
         self._looks = 0
@@ -79,8 +79,11 @@ class SlurmJob:
         return ()
 
     def close(self) -> None:
-        """Nothing is held open. From now on the nodes are looked at anew."""
+        """Nothing is held open. From now on the nodes are looked at anew; for node-tmp-wipe, once the job has left Slurm,
+        which then wipes what was the job's."""
         self._torn_down = True
+        if self._wiped and not self._wait(self._has_left, END_S):
+            self._cancel()
 
     def remove(self) -> None:
         """scancel, and wait until the job has left the queue. What a node process could not end itself, because it was
@@ -93,10 +96,10 @@ class SlurmJob:
             self._look("")
 
     def undergo(self, teardown: Teardown) -> None:
-        """scheduler-cancel: scancel. node-tmp-wipe: the job ends, and Slurm wipes what was the job's."""
+        """scheduler-cancel is its own. node-tmp-wipe is Slurm's, and comes when the job has ended."""
         self._torn_down = True
-        by_itself = teardown is Teardown.NODE_TMP_WIPE and self._wait(self._has_left, END_S)
-        if teardown in (Teardown.NODE_TMP_WIPE, Teardown.SCHEDULER_CANCEL) and not by_itself:
+        self._wiped |= teardown is Teardown.NODE_TMP_WIPE
+        if teardown is Teardown.SCHEDULER_CANCEL:
             self._cancel()
 
     def locate(self, path: str) -> Path | None:

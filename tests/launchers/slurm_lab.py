@@ -203,7 +203,7 @@ class SlurmLab:
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and (entry / "ns/pid").readlink() == own:
                     found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ").strip()
-        daemons = ("slurm_host.py", "munged", "slurmctld", "slurmd ")
+        daemons = ("slurm_host.py", "munged", "slurmctld", "slurmscriptd", "slurmd ")
         return {pid: words for pid, words in found.items() if words and not any(name in words for name in daemons)}
 
     def files(self, on: str) -> set[str]:

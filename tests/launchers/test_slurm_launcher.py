@@ -174,6 +174,7 @@ def test_file_in_the_jobs_private_tmp_goes_with_the_job(private_lab):
     try:
         job, request = runs.start("mkdir /tmp/d; echo x > /tmp/d/fr_0; echo x > $2/fr_0")
         job.undergo(Teardown.NODE_TMP_WIPE)
+        job.close()
         assert job.locate("/tmp/d/fr_0") is None
         assert "private /tmp, which Slurm's job_container/tmpfs deletes" in job.place_of("/tmp/d/fr_0")
         assert job.locate(f"{request.run_dir}/fr_0").read_text() == "x\n"
