@@ -5,9 +5,11 @@
 
 from hangdrill.checks.base import Answer, Check
 from hangdrill.checks.evidence import fault_took
+from hangdrill.checks.hosts import node_of
 from hangdrill.checks.words import ranks_text
 from hangdrill.model.diagnosis import Basis, Diagnosis, HangVerdict
 from hangdrill.model.run import RecordedRun
+from hangdrill.model.scenario import FaultKind
 from hangdrill.model.verdict import Verdict
 
 __all__ = ["CHECK"]
@@ -19,15 +21,35 @@ MEND = (
 
 def _judge(run: RecordedRun) -> Answer | None:
     expect = run.scenario.expect
-    if expect.expected_culprits is None and expect.kind is None:
+    if expect.expected_culprits is None and expect.kind is None and not run.scenario.fault.on_host:
         return None
     if run.diagnosis is None:
         return _unknown("there is no diagnosis")
     if not fault_took(run):
         return _unknown("the fault was never confirmed, so there was no culprit to find")
-    if expect.expected_culprits == ():
-        return _judge_no_hang(run.diagnosis)
-    return _judge_hang(run, run.diagnosis)
+    if run.scenario.fault.on_host and (answer := _judge_host(run, run.diagnosis)) is not None:
+        return answer
+    return _judge_no_hang(run.diagnosis) if expect.expected_culprits == () else _judge_hang(run, run.diagnosis)
+
+
+def _judge_host(run: RecordedRun, diagnosis: Diagnosis) -> Answer | None:
+    """Of a fault of a host no rank is to be named; None when that is so, and the scenario expects more."""
+    if innocent := _innocent(run, diagnosis):
+        detail = f"{ranks_text(innocent)} named, though the fault was one of a host"
+        return Answer(verdict=Verdict.FAIL, ranks=dict.fromkeys(innocent, Verdict.FAIL), detail=detail, mend=MEND)
+    if run.scenario.expect.expected_culprits is not None or run.scenario.expect.kind is not None:
+        return None
+    return Answer(verdict=Verdict.PASS, detail="the fault was one of a host, and no innocent rank is named")
+
+
+def _innocent(run: RecordedRun, diagnosis: Diagnosis) -> list[int]:
+    """The ranks that are named although only their host, or the network, was at fault; those that died with their host
+    are rightly missed by the others."""
+    fault = run.scenario.fault
+    named = sorted(culprit.rank for culprit in diagnosis.culprits)
+    if fault.kind is not FaultKind.HOST_DEATH:
+        return named
+    return [rank for rank in named if (node := node_of(run, rank)) is None or node.node != fault.host_node]
 
 
 def _judge_no_hang(diagnosis: Diagnosis) -> Answer:

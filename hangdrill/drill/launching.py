@@ -36,6 +36,8 @@ def launcher_for(scenario: Scenario) -> Launcher:
 def missing_launcher(scenario: Scenario, environ: Mapping[str, str]) -> str:
     """What the scenario's launcher plainly lacks on this machine, in a sentence; "" when nothing. Starts nothing."""
     match scenario.job.launcher:
+        case LauncherName.TORCHRUN if scenario.job.on_nodes:
+            return f"the job is on {scenario.job.nnodes} hosts: `hangdrill run --node-rank` is started on each"
         case LauncherName.BWRAP if shutil.which("bwrap", path=environ.get("PATH")) is None:
             return "bubblewrap (bwrap) is not installed"
         case LauncherName.CONTAINER if not Engine(environ).answers():

@@ -104,6 +104,16 @@ class Nodes:
         """What kept nodes from their part, in sentences."""
         return tuple(f"{status.host}: {status.problem}" for status in self.statuses().values() if status.problem)
 
+    def trouble(self) -> str:
+        """What is wrong with a host that no rank may notice: it is lost, or its ranks have lost their torchrun."""
+        for node, status in self.statuses().items():
+            if node in self.lost():
+                return f"{status.host} has not been heard of for {self.silent_s(node):.0f} s"
+            if status.torchrun not in (None, 0) and status.living and status.state == "running":
+                ranks = ", ".join(map(str, status.living))
+                return f"torchrun on {status.host} ended with {status.torchrun}, and its ranks {ranks} live on"
+        return ""
+
     def job_over(self) -> bool:
         """Whether torchrun has ended on every node that can still tell."""
         statuses = self.statuses()

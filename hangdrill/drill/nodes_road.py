@@ -59,7 +59,7 @@ class NodesRoad:
         ended = [
             f"{self.nodes.host_of(node)}: the collector ended with {status.collector}: see nodes/{node}.log"
             for node, status in self.nodes.statuses().items()
-            if status.collector not in (None, 0)
+            if status.collector not in (None, 0) and status.state == "finished"
         ]
         return "; ".join(ended)
 

@@ -108,6 +108,9 @@ def notice(session: Session) -> Notice | None:
 
     def probe() -> Notice | None:
         found = heard.noticed()
+        if found is None and session.nodes is not None and (why := session.nodes.trouble()):
+            session.layout.collect_now.touch(mode=0o600)  # the ranks themselves may show nothing of it
+            return Notice(by="host", why=why)
         if found is None and session.job_over():
             found = Waiter().until(session.road.noticed, deadline_s=0 if healthy else LAST_WORD_S)
             return found or Notice(by="job-ended", why="the job ended")

@@ -3,6 +3,7 @@
 import msgspec
 
 from hangdrill.checks.evidence import best_dump, fault_reports, hang_artifacts
+from hangdrill.checks.hosts import lost_hosts, node_of
 from hangdrill.checks.words import size_text
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.run import ArtifactKind, DrillResult, RecordedRun
@@ -64,6 +65,8 @@ def _state(rank: int, diagnosis: Diagnosis | None, run: RecordedRun | None) -> s
         return "absent"
     if stuck is not None and rank in stuck.waiting:
         return "waiting"
+    if run is not None and (node := node_of(run, rank)) is not None and node in lost_hosts(run):
+        return "lost"  # with its host
     pulls = run.manifest.ranks if run is not None and run.manifest is not None else ()
     return next((pull.state.value for pull in pulls if pull.rank == rank), "")
 

@@ -28,6 +28,8 @@ def drill_sentence(run: RecordedRun) -> str:
     if run.diagnosis is None:
         return "there is no diagnosis"
     said = sentence(run.diagnosis)
+    if run.scenario.fault.kind is FaultKind.AGENT_KILL and run.diagnosis.verdict is not HangVerdict.HANG:
+        return "torchrun was killed on one host, and its ranks went on: no hang is to be seen in their dumps"
     if run.diagnosis.verdict is not HangVerdict.HANG:
         return said
     waited_s, place = _waited_s(run), _place_of_culprit(run)

@@ -138,6 +138,11 @@ class Host:
         """The guards carry no mark."""
         return [found.pid for found in self._all() if "hangdrill.node.guard" in _command(found)]
 
+    def inner_pids(self, pids: Sequence[int]) -> list[str]:
+        """The same processes, as this host numbers them."""
+        lines = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
+        return [line.split("NSpid:")[1].splitlines()[0].split()[-1] for line in lines]
+
     def local_directories(self) -> list[str]:
         return sorted(path.name for path in (self._lab / f"own-{self.name}").glob("hangdrill-*"))
 

@@ -1,0 +1,98 @@
+"""What takes too long for every day: the other faults between hosts, and Ctrl-C and SIGKILL. `make hosts` runs it.
+
+Processes are counted on the machine, by what they carry in their environment, and not by hangdrill's own word.
+"""
+
+import signal
+
+import pytest
+from host_drills import DRILL_S, Drill, link_is_up, nothing_left
+
+from hangdrill.drill.waiting import Waiter
+
+pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(1800)]
+
+REACH_S = 180.0
+GONE_S = 120.0
+FAULTS = ["hosts/link-loss", "hosts/link-slow", "hosts/host-death", "hosts/store-host-death"]
+
+
+def wait_for(drill, event):
+    reached = Waiter().until(
+        lambda: event in drill.events() or drill.a.process.poll() is not None or None, deadline_s=REACH_S, poll_s=0.05
+    )
+    assert event in drill.events(), f"{reached}: {drill.a.output}{drill.b.output}"
+
+
+def assert_all_gone(hosts):
+    Waiter().until(lambda: not nothing_left(hosts) or None, deadline_s=GONE_S, poll_s=0.5)
+    assert nothing_left(hosts) == {}
+    assert link_is_up(hosts.b)
+
+
+@pytest.mark.parametrize("scenario", FAULTS)
+def test_fault_between_hosts_passes_and_is_taken_back(hosts, scenario):
+    drill = Drill(hosts, scenario)
+    assert drill.end()[0] == 0, drill.a.output + drill.b.output
+    assert drill.not_passed() == {}
+    assert link_is_up(hosts.a)
+    assert_all_gone(hosts)
+
+
+@pytest.mark.parametrize("phase", ["nodes-ready", "fault-confirmed", "collected"])
+def test_ctrl_c_on_the_controller_leaves_nothing_on_either_host(hosts, phase):
+    drill = Drill(hosts, "hosts/link-down")
+    wait_for(drill, phase)
+    drill.a.signal(signal.SIGINT)
+    code, _ = drill.end()
+    assert code in (130, 0), drill.a.output
+    assert_all_gone(hosts)
+
+
+def test_ctrl_c_on_the_other_host_leaves_nothing_there(hosts):
+    drill = Drill(hosts, "hosts/hold")
+    wait_for(drill, "fault-confirmed")
+    drill.b.signal(signal.SIGINT)
+    assert drill.b.wait(DRILL_S) == 130
+    drill.a.wait(DRILL_S)
+    assert_all_gone(hosts)
+
+
+def test_killed_controller_is_found_silent_and_both_hosts_end_their_part(hosts):
+    drill = Drill(hosts, "hosts/link-down")
+    wait_for(drill, "fault-confirmed")
+    drill.a.signal(signal.SIGKILL)
+    drill.a.wait(DRILL_S)
+    assert drill.b.wait(DRILL_S) == 75
+    assert "the controller has not been heard of" in drill.b.output
+    assert_all_gone(hosts)
+
+
+def test_killed_node_process_leaves_its_host_to_the_guard(hosts):
+    drill = Drill(hosts, "hosts/link-down")
+    wait_for(drill, "fault-confirmed")
+    drill.b.signal(signal.SIGKILL)
+    drill.b.wait(DRILL_S)
+    drill.a.wait(DRILL_S)
+    assert_all_gone(hosts)
+
+
+def test_clean_on_its_host_finds_the_orphans_of_a_killed_node_process_and_guard(hosts):
+    drill = Drill(hosts, "hosts/hold")
+    wait_for(drill, "fault-confirmed")
+    (guard,) = hosts.b.guards()
+    hosts.b.run("kill", "-KILL", *hosts.b.inner_pids([guard, drill.b.pid]))
+    assert hosts.b.processes() != []
+    cleaned = hosts.b.hangdrill("clean")
+    assert cleaned.wait(DRILL_S) == 0, cleaned.output
+    assert hosts.b.processes() == []
+    drill.a.wait(DRILL_S)
+
+
+def test_host_that_loses_its_power_is_said_to_be_lost(hosts):
+    drill = Drill(hosts, "hosts/hold")
+    wait_for(drill, "fault-confirmed")
+    hosts.b.power_off()
+    assert drill.a.wait(DRILL_S) in (1, 2), drill.a.output
+    assert "host-b has not been heard of" in drill.a.output
+    assert drill.check("nothing-left")["verdict"] == "unknown"

@@ -1,0 +1,71 @@
+"""Real drills over two hosts with networks, names and pids of their own: held rank, cut link, lost host, orphans.
+
+The other faults, and interrupts, are in hosts_at_length.py (`make hosts`).
+"""
+
+import pytest
+from host_drills import Drill, link_is_up, nothing_left
+
+pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(900)]
+
+ALL_DUMPS = [f"evidence/node{rank // 2}/rank_{rank}.a0.dump.pickle" for rank in range(4)]
+
+
+def test_held_rank_on_the_other_host_is_named_and_all_four_dumps_arrive(hosts):
+    drill = Drill(hosts, "hosts/hold")
+    assert drill.end() == (0, 0), drill.a.output + drill.b.output
+    assert drill.not_passed() == {}
+    assert drill.dumps() == ALL_DUMPS
+    assert [(one["rank"], one["basis"]) for one in drill.result["diagnosis"]["culprits"]] == [(3, "observed")]
+    assert nothing_left(hosts) == {}
+
+
+def test_cut_link_names_nobody_and_is_up_again(hosts):
+    drill = Drill(hosts, "hosts/link-down")
+    assert drill.end() == (0, 0), drill.a.output + drill.b.output
+    assert drill.not_passed() == {}
+    assert "eth0 is down" in drill.check("fault-confirmed")["detail"]
+    assert (drill.result["diagnosis"]["kind"], drill.result["diagnosis"]["culprits"]) == ("all-joined", [])
+    assert drill.dumps() == ALL_DUMPS
+    assert link_is_up(hosts.b)
+    assert nothing_left(hosts) == {}
+
+
+def test_dumps_outlive_the_host_that_they_came_from(hosts):
+    drill = Drill(hosts, "hosts/host-loss")
+    code, of_the_lost = drill.end()
+    assert (code, of_the_lost != 0) == (0, True), drill.a.output + drill.b.output
+    assert drill.not_passed() == {}
+    assert "host-b was taken away" in drill.check("nothing-left")["detail"]
+    assert drill.dumps() == ALL_DUMPS
+    assert nothing_left(hosts) == {}
+
+
+def test_orphans_of_a_killed_torchrun_are_found_and_ended(hosts):
+    drill = Drill(hosts, "hosts/agent-kill")
+    assert drill.end() == (0, 0), drill.a.output + drill.b.output
+    assert drill.not_passed() == {}
+    assert "and its ranks 2, 3 live on" in drill.a.output
+    assert drill.dumps() == ALL_DUMPS
+    assert nothing_left(hosts) == {}
+
+
+def test_host_that_dies_before_its_evidence_is_in_fails_and_says_which_dumps_and_why(hosts, tmp_path):
+    scenario = hosts.shared / "early.toml"
+    scenario.write_text(
+        """
+        title = "A host dies, and all dumps were promised"
+        job = { nnodes = 2, nproc_per_node = 2, workload = "all-reduce", timeout_s = 5 }
+        fault = { kind = "host-death", node = 1, interface = "eth0", at = "step:3" }
+        expect = { dumps = "all", within_s = 60 }
+        """
+    )
+    drill = Drill(hosts, str(scenario))
+    assert drill.end()[0] == 1, drill.a.output
+    problem = drill.check("every-rank-dumped")
+    assert problem["ranks"] == {"0": "pass", "1": "pass", "2": "fail", "3": "fail"}
+    assert "their host host-b has not been heard of for" in problem["detail"]
+    assert drill.dumps() == ALL_DUMPS[:2]
+    assert drill.check("culprit")["verdict"] == "pass"
+    assert link_is_up(hosts.b)
+    assert nothing_left(hosts) == {}
