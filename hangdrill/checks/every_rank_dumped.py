@@ -9,8 +9,8 @@ from hangdrill.checks.evidence import (
     judged_attempt,
     somebody_looked,
 )
-from hangdrill.checks.place import why_not_written
 from hangdrill.checks.hosts import lost_hosts, node_of
+from hangdrill.checks.place import why_not_written
 from hangdrill.checks.words import count_text, ranks_text
 from hangdrill.model.run import PullReason, RecordedRun
 from hangdrill.model.verdict import Verdict

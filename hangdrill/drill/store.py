@@ -69,7 +69,6 @@ def load_run(run_dir: Path) -> RecordedRun:
         stacks=_stacks_by_rank(layout.evidence, artifacts),
         job_exit_code=_exit_code(journal),
         leftovers=inspection.leftovers,
-        nodes=_nodes(layout),
         delivered=_read(layout.delivered, Delivered),
         hook_calls=_hook_calls(layout),
         nodes=_nodes(layout),
@@ -102,12 +101,6 @@ def _hook_calls(layout: RunLayout) -> HookCalls | None:
     places = (layout.evidence, *sorted(path for path in layout.evidence.glob("*") if path.is_dir()))
     found = [calls for place in places if (calls := _read(place / CALLS, HookCalls)) is not None]
     return HookCalls(calls=tuple(call for calls in found for call in calls.calls)) if found else None
-
-
-def _nodes(layout: RunLayout) -> tuple[NodeStatus, ...]:
-    """Of a job on several hosts."""
-    found = (read_in_place(path, NodeStatus) for path in sorted(layout.nodes.glob("*.json")))
-    return tuple(sorted((status for status in found if status is not None), key=lambda status: status.node))
 
 
 def _read_plan(layout: RunLayout) -> Plan:
