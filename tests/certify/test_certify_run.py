@@ -1,0 +1,197 @@
+"""The order of a certification, with cells and stacks that answer at once."""
+
+import os
+import signal
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_cells import FakeCell, every_item
+from fake_pythons import fake_python
+
+from hangdrill.certify.cells import CellContext, CellResult, Needs
+from hangdrill.certify.plan import LoadedPlan, plan_of
+from hangdrill.certify.run import certify
+from hangdrill.model.errors import Interrupted, MachineError, UsageError
+from hangdrill.model.receipt import Difference, Receipt
+from hangdrill.model.verdict import Verdict
+
+NOW = datetime(2026, 11, 29, 23, 40, tzinfo=timezone.utc)
+
+
+def a_plan(tmp_path: Path, *, more: str = "", candidate: str | None = None) -> LoadedPlan:
+    baseline = fake_python(tmp_path / "a" / "python", torch="2.14.1+cu130")
+    candidate = candidate or fake_python(tmp_path / "b" / "python")
+    text = f'title = "up"\n{more}\n[baseline]\npython = "{baseline}"\n[candidate]\npython = "{candidate}"\n'
+    return plan_of(text, path=tmp_path / "plan.toml", environ=os.environ)
+
+
+def run(tmp_path: Path, cells: Sequence[FakeCell], **options: object) -> Receipt:
+    loaded = options.pop("loaded", None) or a_plan(tmp_path)
+    return certify(  # type: ignore[arg-type]
+        loaded, out_dir=tmp_path / "out", environ=os.environ, who="kim", clock=lambda: NOW, cells=cells, **options
+    )
+
+
+def verdicts(receipt: Receipt) -> dict[str, Verdict]:
+    return {line.id: line.verdict for line in receipt.lines}
+
+
+def test_every_item_passing_and_a_control_that_holds_is_a_pass(tmp_path: Path) -> None:
+    receipt = run(tmp_path, every_item())
+    assert receipt.verdict is Verdict.PASS, receipt.sentence
+    assert receipt.valid_until == "2026-12-29T23:40:00Z"
+    assert msgspec.json.decode((tmp_path / "out" / "receipt.json").read_bytes(), type=Receipt) == receipt
+
+
+def test_no_cell_at_all_is_unknown(tmp_path: Path) -> None:
+    receipt = run(tmp_path, [])
+    assert receipt.verdict is Verdict.UNKNOWN
+    assert verdicts(receipt)["certification/cells"] is Verdict.UNKNOWN
+
+
+def test_a_control_that_does_not_hold_makes_the_receipt_unknown(tmp_path: Path) -> None:
+    receipt = run(tmp_path, every_item(got=Verdict.PASS))
+    assert receipt.verdict is Verdict.UNKNOWN
+    assert verdicts(receipt)["certification/controls"] is Verdict.UNKNOWN
+
+
+def test_no_control_makes_the_receipt_unknown(tmp_path: Path) -> None:
+    assert run(tmp_path, every_item()[:-1]).verdict is Verdict.UNKNOWN
+
+
+def test_an_item_that_nothing_measures_is_unknown(tmp_path: Path) -> None:
+    cells = [cell for cell in every_item() if cell.id != "fake/memory"]
+    assert verdicts(run(tmp_path, cells))["record/memory"] is Verdict.UNKNOWN
+
+
+def test_a_failing_line_fails_the_receipt(tmp_path: Path) -> None:
+    assert run(tmp_path, [*every_item(), FakeCell(id="bad", verdict=Verdict.FAIL)]).verdict is Verdict.FAIL
+
+
+def test_a_missing_stack_makes_its_lines_unknown_and_the_rest_goes_on(tmp_path: Path) -> None:
+    loaded = a_plan(tmp_path, candidate="/nowhere/bin/python")
+    alone, both = FakeCell(id="alone", needs=Needs(stacks=("baseline",))), FakeCell(id="both")
+    receipt = run(tmp_path, [both, alone], loaded=loaded)
+    found = {line.id: line for line in receipt.lines}
+    assert (found["alone/held"].verdict, found["both/held"].verdict) == (Verdict.PASS, Verdict.UNKNOWN)
+    assert "no Python at /nowhere/bin/python" in found["both/held"].detail
+    assert found["both/held"].mend
+    assert (alone.ran, both.ran) == (["alone"], [])
+
+
+def test_too_few_gpus_make_the_lines_unknown(tmp_path: Path) -> None:
+    receipt = run(tmp_path, [FakeCell(needs=Needs(gpus=8))])
+    found = next(line for line in receipt.lines if line.id == "fake/one/held")
+    assert (found.verdict, found.detail) == (Verdict.UNKNOWN, "it needs 8 GPUs, and baseline has 2 here")
+
+
+def test_a_crashing_cell_is_unknown_and_leaves_its_traceback(tmp_path: Path) -> None:
+    def crash(context: CellContext) -> CellResult:
+        raise KeyError("lost")
+
+    def refuse(context: CellContext) -> CellResult:
+        raise MachineError("the port is taken", next_step="free it")
+
+    receipt = run(tmp_path, [FakeCell(id="crash", does=crash), FakeCell(id="refuse", does=refuse), FakeCell(id="last")])
+    found = {line.id: line for line in receipt.lines}
+    assert "KeyError" in found["crash/held"].detail
+    assert (found["refuse/held"].detail, found["refuse/held"].mend) == ("the port is taken", "free it")
+    assert found["last/held"].verdict is Verdict.PASS
+    assert "KeyError" in (tmp_path / "out" / "cells" / "crash" / "error.txt").read_text()
+
+
+def test_a_promise_that_is_not_kept_is_unknown(tmp_path: Path) -> None:
+    receipt = run(tmp_path, [FakeCell(does=lambda context: CellResult(id="fake/one"))])
+    assert verdicts(receipt)["fake/one/held"] is Verdict.UNKNOWN
+
+
+def test_resume_runs_only_what_has_not_ended(tmp_path: Path) -> None:
+    def stop(context: CellContext) -> CellResult:
+        os.kill(os.getpid(), signal.SIGINT)
+        context.interrupt.check()
+        raise AssertionError
+
+    first, second = FakeCell(id="first"), FakeCell(id="second", does=stop)
+    with pytest.raises(Interrupted, match="--resume"):
+        run(tmp_path, [first, second])
+    again, third = FakeCell(id="first"), FakeCell(id="second")
+    receipt = run(tmp_path, [again, third], resume=True)
+    assert (first.ran, again.ran, third.ran) == (["first"], [], ["second"])
+    assert [(cell.id, cell.resumed) for cell in receipt.cells] == [("first", True), ("second", False)]
+
+
+def test_resume_runs_again_what_was_measured_on_another_stack(tmp_path: Path) -> None:
+    run(tmp_path, [FakeCell()])
+    fake_python(tmp_path / "b" / "python", nccl="2.31.0")
+    again = FakeCell()
+    loaded = plan_of((tmp_path / "out" / "plan.toml").read_text(), path=tmp_path / "p.toml", environ=os.environ)
+    run(tmp_path, [again], resume=True, loaded=loaded)
+    assert again.ran
+
+
+def test_resume_takes_what_an_owner_of_the_fallback_does_not_change(tmp_path: Path) -> None:
+    run(tmp_path, [FakeCell()])
+    again = FakeCell()
+    run(tmp_path, [again], resume=True, loaded=a_plan(tmp_path, more="valid_days = 3"))
+    assert not again.ran
+
+
+def test_resume_runs_again_what_could_not_begin(tmp_path: Path) -> None:
+    run(tmp_path, [FakeCell(needs=Needs(programs=("no-such-program",)))])
+    again = FakeCell()
+    run(tmp_path, [again], resume=True)
+    assert again.ran
+
+
+def test_only_leaves_the_others_out_as_unknown(tmp_path: Path) -> None:
+    one, other = FakeCell(id="canary/dp"), FakeCell(id="checkpoint/pair")
+    receipt = run(tmp_path, [one, other], only=["canary"])
+    assert (one.ran, other.ran) == (["canary/dp"], [])
+    assert verdicts(receipt)["checkpoint/pair/held"] is Verdict.UNKNOWN
+
+
+def test_only_with_an_unknown_pattern_offers_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="canary/dp"):
+        run(tmp_path, [FakeCell(id="canary/dp")], only=["canary/pd"])
+
+
+def test_a_directory_in_use_or_not_empty_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("x")
+    with pytest.raises(UsageError, match="not empty"):
+        run(tmp_path, [])
+    with pytest.raises(UsageError, match="no certification to resume"):
+        run(tmp_path, [], resume=True)
+
+
+def test_an_undeclared_difference_is_a_finding_and_a_declared_one_is_not(tmp_path: Path) -> None:
+    changed = fake_python(tmp_path / "c" / "python", nccl="2.31.0")
+    found = run(tmp_path, every_item(), loaded=a_plan(tmp_path, candidate=changed))
+    assert found.verdict is Verdict.FAIL
+    assert [one.what for one in found.differences if not one.declared] == ["nccl"]
+    declared = a_plan(tmp_path, candidate=changed, more='declared = ["torch", "nccl"]')
+    assert run(tmp_path / "2", every_item(), loaded=declared).verdict is Verdict.PASS
+
+
+def test_a_difference_that_a_cell_finds_must_be_declared_too(tmp_path: Path) -> None:
+    def differ(context: CellContext) -> CellResult:
+        one = Difference(line="gpu/memory/more", what="memory before the first step", baseline="0", candidate="460 MB")
+        return CellResult(id="gpu/memory", differences=(one,))
+
+    cell = FakeCell(id="gpu/memory", does=differ)
+    receipt = run(tmp_path, [cell])
+    assert [one.what for one in receipt.unresolved] == ["memory before the first step: 0 -> 460 MB"]
+    declared = run(tmp_path / "2", [cell], loaded=a_plan(tmp_path, more='declared = ["torch", "gpu/memory/*"]'))
+    assert not declared.unresolved
+
+
+def test_a_fallback_that_expires_first_ends_the_receipt(tmp_path: Path) -> None:
+    loaded = plan_of(
+        a_plan(tmp_path).record.text + '[rollback]\nexpires = "2026-12-01"\n',
+        path=tmp_path / "plan.toml",
+        environ=os.environ,
+    )
+    assert run(tmp_path, [], loaded=loaded).valid_until == "2026-12-01T00:00:00Z"

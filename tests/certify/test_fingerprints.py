@@ -1,0 +1,211 @@
+"""The fingerprint is read by real Pythons, of environments that the tests make by hand: broken ones most of all."""
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_pythons import answering, fake_python
+
+from hangdrill.certify.fingerprints import read_stack
+from hangdrill.certify.stacks import Stack
+from hangdrill.model.fingerprint import Fingerprint, changes
+
+VERSION = "__version__ = '2.15.0+cpu'\ngit_version = 'd0f2'\ncuda = None\nhip = None\n"
+LINKED = b"\0libc10.so\0_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_string\0"
+
+
+class Environment:
+    """A directory of packages, and a Python that sees it and nothing else."""
+
+    def __init__(self, root: Path) -> None:
+        self.packages = root / "packages"
+        self.packages.mkdir(parents=True)
+        self.python = root / "python"
+        self.python.write_text(f'#!/bin/sh\nPYTHONPATH="{self.packages}" exec "{sys.executable}" -S "$@"\n')
+        self.python.chmod(0o755)
+
+    def install(self, name: str, version: str, files: dict[str, bytes], *, requires: str = "", note: str = "") -> None:
+        """As an installer would: the files, and a dist-info that names each with its size."""
+        info = self.packages / f"{name}-{version}.dist-info"
+        info.mkdir()
+        rows = []
+        for path, content in files.items():
+            (self.packages / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.packages / path).write_bytes(content)
+            rows.append(f"{path},sha256={hash_of(content)},{len(content)}")
+        needed = f"Requires-Dist: {requires}\n" if requires else ""
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needed}")
+        (info / "WHEEL").write_text("Wheel-Version: 1.0\nTag: cp312-cp312-manylinux_2_28_x86_64\n")
+        (info / "RECORD").write_text("\n".join(rows) + "\n")
+        if note:
+            (info / "direct_url.json").write_text(note)
+
+    def torch(self, text: str = "") -> None:
+        """A torch of a few lines."""
+        whole = f"from torch import version\nfrom torch.version import __version__\n{text}"
+        inner = b"class _C:\n    _GLIBCXX_USE_CXX11_ABI = True\n"
+        files = {
+            "torch/__init__.py": whole.encode() + inner,
+            "torch/version.py": VERSION.encode(),
+            "torch/distributed/c10d.py": b"x = 1\n",
+        }
+        self.install("torch", "2.15.0+cpu", files)
+
+    def read(self, *, deadline_s: float = 60.0, **env: str) -> Stack:
+        return read_stack("candidate", str(self.python), env=env, environ=os.environ, deadline_s=deadline_s)
+
+    def fingerprint(self) -> Fingerprint:
+        found = self.read().fingerprint
+        assert found is not None
+        return found
+
+
+def hash_of(content: bytes) -> str:
+    import base64
+    import hashlib
+
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Environment:
+    return Environment(tmp_path / "env")
+
+
+def test_no_such_python_is_said_with_the_next_step() -> None:
+    found = read_stack("baseline", "/nowhere/bin/python", env={}, environ=os.environ)
+    assert (found.works, found.missing) == (False, "there is no Python at /nowhere/bin/python")
+    assert "baseline" in found.next_step
+
+
+def test_a_program_that_is_no_python_is_said(tmp_path: Path) -> None:
+    for code in (0, 3):
+        found = read_stack("x", answering(tmp_path / f"p{code}", "hello", code=code), env={}, environ=os.environ)
+        assert found.missing
+        assert found.fingerprint is None
+
+
+def test_a_python_without_torch_has_a_fingerprint_and_does_not_work(made: Environment) -> None:
+    made.install("numpy", "2.3.1", {"numpy/__init__.py": b""})
+    found = made.read()
+    assert found.missing.endswith("has no torch")
+    assert "pip install torch" in found.next_step
+    assert found.fingerprint is not None
+    assert [one.name for one in found.fingerprint.packages] == ["numpy"]
+
+
+def test_a_torch_that_imports_works(made: Environment) -> None:
+    made.torch()
+    found = made.read(NCCL_DEBUG="INFO", UNRELATED="x")
+    assert found.missing == ""
+    assert found.fingerprint is not None
+    assert (found.fingerprint.torch, found.fingerprint.torch_git, found.fingerprint.build) == (
+        "2.15.0+cpu",
+        "d0f2",
+        "cpu",
+    )
+    assert found.fingerprint.wheel == "torch-2.15.0+cpu-cp312-cp312-manylinux_2_28_x86_64"
+    assert found.fingerprint.environment["NCCL_DEBUG"] == "INFO"
+    assert "UNRELATED" not in found.fingerprint.environment
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("raise ImportError('libnccl.so.2: cannot open shared object file')\n", "libnccl.so.2"),
+        ("import os\nos.abort()\n", "SIGABRT"),
+        ("import sys\nsys.exit(3)\n", "SystemExit"),
+    ],
+)
+def test_a_torch_that_does_not_import_keeps_what_metadata_says(made: Environment, text: str, why: str) -> None:
+    made.torch(text)
+    found = made.read()
+    assert found.missing.startswith("torch 2.15.0+cpu of ")
+    assert why in found.missing
+    assert found.fingerprint is not None
+    assert (found.fingerprint.torch_git, len(found.fingerprint.packages)) == ("d0f2", 1)
+
+
+def test_a_torch_that_never_ends_its_import_is_given_up(made: Environment) -> None:
+    made.torch("import threading\nthreading.Event().wait()\n")
+    found = made.read(deadline_s=3.0)
+    assert "gave no answer within 3 s" in found.missing
+    assert found.fingerprint is not None
+
+
+def test_an_old_torch_is_refused(tmp_path: Path) -> None:
+    found = read_stack("x", fake_python(tmp_path / "p", torch="2.10.0+cu128"), env={}, environ=os.environ)
+    assert "older than 2.11" in found.missing
+
+
+def test_one_changed_package_changes_the_digest_and_is_named(made: Environment, tmp_path: Path) -> None:
+    other = Environment(tmp_path / "other")
+    for one, version, content in ((made, "2.3.1", b"a"), (other, "2.3.2", b"a")):
+        one.torch()
+        one.install("numpy", version, {"numpy/__init__.py": content})
+    before, after = made.fingerprint(), other.fingerprint()
+    assert before.digest != after.digest
+    assert "package:numpy" in [change.what for change in changes(before, after)]
+
+
+def test_the_same_version_with_other_files_is_another_package(made: Environment, tmp_path: Path) -> None:
+    other = Environment(tmp_path / "other")
+    for one, content in ((made, b"a"), (other, b"b")):
+        one.torch()
+        one.install("numpy", "2.3.1", {"numpy/__init__.py": content})
+    assert "package:numpy" in [change.what for change in changes(made.fingerprint(), other.fingerprint())]
+
+
+def test_two_readings_of_one_stack_are_equal(made: Environment) -> None:
+    made.torch()
+    assert made.fingerprint().digest == made.fingerprint().digest
+
+
+def test_a_file_of_torch_that_was_patched_in_place_is_named(made: Environment) -> None:
+    made.torch()
+    assert made.fingerprint().changed_files == ()
+    (made.packages / "torch/distributed/c10d.py").write_text("x = 2\n")  # of the same size: found by its hash
+    assert made.fingerprint().changed_files == ("torch/distributed/c10d.py",)
+
+
+def test_an_extension_for_another_torch_is_found_and_tried(made: Environment) -> None:
+    made.torch()
+    whole = Path(str(msgspec._core.__file__))  # a library that loads; what is appended to it, ELF does not mind
+    made.install("good-ext", "1.0", {"good_ext/_c.so": whole.read_bytes() + LINKED}, requires="torch==2.15.0")
+    made.install("bad-ext", "1.0+cu130torch2.14", {"bad_ext/_c.so": b"\x7fELF" + LINKED})
+    made.install("unrelated", "1.0", {"unrelated/_c.so": whole.read_bytes()})
+    bad, good = made.fingerprint().extensions
+    assert (good.name, good.built_with, good.loads, good.cxx11_abi) == ("good-ext", "2.15.0", True, True)
+    assert (bad.name, bad.built_with, bad.loads) == ("bad-ext", "2.14", False)
+    assert bad.error
+
+
+def test_an_editable_and_a_git_package_say_where_they_come_from(made: Environment) -> None:
+    made.torch()
+    made.install("here", "1.0", {}, note='{"url": "file:///src/here", "dir_info": {"editable": true}}')
+    git = '{"url": "https://me:secret@git/x", "vcs_info": {"vcs": "git", "commit_id": "abc"}}'
+    made.install("there", "1.0", {}, note=git)
+    found = {one.name: one.source for one in made.fingerprint().packages}
+    assert found["here"] == "editable:file:///src/here"
+    assert found["there"] == "git+https://git/x@abc"
+
+
+def test_a_virtual_environment_is_not_resolved_to_its_base(tmp_path: Path) -> None:
+    link = tmp_path / "bin" / "python"
+    link.parent.mkdir()
+    target = fake_python(tmp_path / "base")
+    link.symlink_to(target)
+    assert read_stack("x", str(link), env={}, environ=os.environ).python == str(link)
+
+
+@pytest.mark.torchrun
+def test_the_torch_of_these_tests_has_a_whole_fingerprint() -> None:
+    found = read_stack("candidate", sys.executable, env={}, environ=os.environ).fingerprint
+    assert found is not None
+    assert found.torch
+    assert found.torch_git
+    assert found.wheel.startswith("torch-")
+    assert found.changed_files == ()
+    assert (found.nccl is not None) == (found.build == "cuda")
