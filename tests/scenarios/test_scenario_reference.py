@@ -9,6 +9,7 @@ import pytest
 from msgspec import inspect
 
 from hangdrill.drill.scenario_file import tomllib, validate
+from hangdrill.model.kubernetes import Kubernetes
 from hangdrill.model.matrix import Cell, Matrix, MatrixAxes, Where
 from hangdrill.model.scenario import Before, Expect, Fault, FaultKind, Incident, Job, Recorder, Scenario, Teardown
 
@@ -16,6 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/scenario.md").read_text()
 SECTIONS = {
     "The top of the file": Scenario,
     "[job]": Job,
+    "[job.kubernetes]": Kubernetes,
     "[fault]": Fault,
     "fault.before": Before,
     "[recorder]": Recorder,
