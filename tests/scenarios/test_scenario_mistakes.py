@@ -51,7 +51,7 @@ MISTAKES: dict[str, tuple[dict[str, dict[str, Any]], str, str, str]] = {
     "wrong type in list": ({"expect": {"dumps": [0, "1"]}}, "expect.dumps[1]", "whole number", ""),
     "neither workload nor script": ({"job": {"workload": None}}, "job.workload", "neither", "exactly one"),
     "both workload and script": ({"job": {"script": __file__}}, "job.workload", "both", "exactly one"),
-    "another launcher": ({"job": {"launcher": "slurm"}}, "job.launcher", "not available yet", "torchrun"),
+    "unknown launcher": ({"job": {"launcher": "slurmm"}}, "job.launcher", '"slurmm"', "`slurm`"),
     "removal without a container": ({"expect": {"survives": ["container-removal"]}}, "expect.survives",
                                     "cannot put a job through", "bwrap"),
     "volume without a container": ({"job": {"volumes": ["d:/mnt"]}}, "job.volumes", "starts no container", "bwrap"),
