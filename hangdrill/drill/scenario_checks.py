@@ -51,7 +51,6 @@ OWN_PLACE = frozenset({FaultKind.IN_DESTROY, FaultKind.DATALOADER})
 """Placed where their kind belongs when the scenario does not say."""
 NEEDS_OPERATION = frozenset({FaultKind.SKIP, FaultKind.WRONG_OP, FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
 TENSOR_FAULTS = frozenset({FaultKind.WRONG_SHAPE, FaultKind.WRONG_DTYPE})
-LAUNCHERS = tuple(LauncherName)
 P2P_WORKLOADS = frozenset({WorkloadName.PIPELINE})
 GPU_FAULTS = frozenset({FaultKind.GPU_KERNEL, FaultKind.OOM})
 STORE_RANK = 0
@@ -96,9 +95,6 @@ def _job(scenario: Scenario) -> Iterator[Problem]:
     if (job.workload is None) == (job.script is None):
         which = "neither a workload nor a script" if job.workload is None else "both a workload and a script"
         yield Problem("job.workload", f"the job has {which}", "set exactly one of job.workload and job.script")
-    if job.launcher not in LAUNCHERS:
-        hint = f"use {' or '.join(launcher.value for launcher in LAUNCHERS)}"
-        yield Problem("job.launcher", f'the launcher "{job.launcher.value}" is not available yet', hint)
     if not job.backend.strip():
         yield Problem("job.backend", "the backend has no name", 'for instance "gloo"')
     yield from _between("job.timeout_s", job.timeout_s, 0.0, MAX_TIMEOUT_S, "s", above=True)
