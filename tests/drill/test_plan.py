@@ -90,9 +90,9 @@ def test_no_fault_and_slow_are_healthy():
     assert not is_healthy(scenario())
 
 
-def test_launcher_of_a_later_version_is_refused():
-    with pytest.raises(UsageError, match=r"job\.launcher"):
-        launcher_for(scenario(job={"launcher": "slurm"}))
+@pytest.mark.parametrize("name", LauncherName, ids=lambda name: name.value)
+def test_every_launcher_of_the_scenario_is_there(name):
+    assert callable(launcher_for(scenario(job={"launcher": name.value})).start)
 
 
 def test_gloo_drills_need_nothing_for_themselves():
