@@ -6,7 +6,7 @@ from fake_job import HEALTHY, scenario
 
 from hangdrill.drill.lock import resources_of
 from hangdrill.drill.plan import Plan, is_healthy, launch_request, launcher_for, plan_drill
-from hangdrill.model.errors import UsageError
+from hangdrill.model.scenario import LauncherName
 
 ENVIRON = {"PATH": "/usr/bin", "RANK": "3", "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": "outer", "PET_NNODES": "7"}
 
