@@ -91,7 +91,8 @@ def test_the_truth_is_the_rank_that_was_injected_and_nobody_for_the_negative_con
 def test_only_the_drills_that_show_torch_alone_leave_the_collector_out() -> None:
     native = {named.name for named in find_all(["scenarios"]) if named.scenario.recorder.trigger.value != "collector"}
     containers = {"containers/volume", "containers/own-layer", "containers/read-only"}
-    expected = {"delivery/native-gloo", "delivery/debug-server", *containers}
+    pods = {"kubernetes/volume", "kubernetes/empty-dir"}
+    expected = {"delivery/native-gloo", "delivery/debug-server", *containers, *pods}
     assert {name for name in native if not name.startswith("gpu/")} == expected
 
 
