@@ -21,7 +21,7 @@ from hangdrill.drill.procfs import own_id, pid_inside, read_process, scan
 from hangdrill.drill.roads import NativeRoad, Road, SidecarRoad, read_manifest
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
-from hangdrill.launchers.protocol import LaunchedJob, Launcher, PlacedJob
+from hangdrill.launchers.protocol import LaunchedJob, Launcher, OutOfReach, PlacedJob
 from hangdrill.model.scenario import LauncherName, Teardown
 from hangdrill.report.progress import Listener
 
@@ -60,7 +60,7 @@ class Session:
         if plan.scenario.job.on_nodes:
             self.nodes = road.nodes if isinstance(road, NodesRoad) else Nodes(plan, layout)
         if isinstance(road, NativeRoad):
-            road.locate = self.locate
+            road.locate = self._find
         if isinstance(road, SidecarRoad):
             road.pod_is_gone = lambda: self.job is not None and not self.job.leftovers()
         self._end_told = False
@@ -153,6 +153,13 @@ class Session:
             return self.nodes.copy_of(path)
         place = dump_place(self.plan, path)
         return self.job.locate(path) if place is None and self.job is not None else place
+
+    def _find(self, path: str) -> Path | None:
+        """The same for who only wants what can be had."""
+        try:
+            return self.locate(path)
+        except OutOfReach:
+            return None
 
     def place_of(self, path: str) -> str:
         """What holds the job's `path`, if that goes with the job; else ""."""
