@@ -34,17 +34,26 @@ def gather(session: Session) -> None:
     if nodes.problems():
         raise MachineError(nodes.problems()[0], where="a node", next_step="see nodes/ in the run directory")
     if nodes.missing():
-        missing = ", ".join(f"node {node}" for node in nodes.missing())
-        limit_s = session.plan.deadlines.nodes_s
-        why = "node 0 ended: see job.log" if early else f"not there within {limit_s:g} s"
-        raise MachineError(
-            f"{missing}: {why}",
-            where=str(session.layout.root),
-            next_step="start the same command there with its --node-rank, and let all hosts share this directory",
-        )
+        raise _missing(session, nodes.missing(), ended=bool(early))
     hosts = {str(node): status.host for node, status in nodes.statuses().items()}
     nodes.let_start()
     session.tell("launch", "nodes-ready", {"hosts": hosts}, ", ".join(hosts.values()))
+
+
+def _missing(session: Session, missing: tuple[int, ...], *, ended: bool) -> MachineError:
+    """Which nodes did not come, and what was said last."""
+    names = ", ".join(f"node {node}" for node in missing)
+    why = f"not there within {session.plan.deadlines.nodes_s:g} s"
+    if ended:
+        said = [line for line in read_text(session.layout.job_log).splitlines() if line.strip()]
+        why = f"the job ended before it came: {said[-1].strip() if said else 'without a word'}"
+    by_hand = session.plan.scenario.job.launcher is LauncherName.TORCHRUN
+    mend = "start the same command there with its --node-rank, and let all hosts share this directory"
+    return MachineError(
+        f"{names}: {why}",
+        where=str(session.layout.job_log if ended else session.layout.root),
+        next_step=mend if by_hand else "read job.log, and check that the nodes see the run directory and this Python",
+    )
 
 
 def reach_steady(session: Session) -> None:
