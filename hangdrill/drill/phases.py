@@ -1,6 +1,7 @@
 """The waits of a drill, one function a phase. Each ends with one event in the journal; the order is `run.py`'s."""
 
 import time
+from pathlib import Path
 
 from hangdrill.drill.fault import FaultState
 from hangdrill.drill.inspection import RUNNING
@@ -15,6 +16,7 @@ __all__ = ["collect", "confirm", "gather", "notice", "reach_steady", "tear_down"
 
 LAST_WORD_S = 1.0
 """The job is over and the collector has not said anything: it gets this long."""
+LAST_BYTES = 4096
 ASKED_S = 3.0
 """Past `within_s` the collector is asked once more for everything, so that the record shows what there was."""
 
@@ -45,8 +47,7 @@ def _missing(session: Session, missing: tuple[int, ...], *, ended: bool) -> Mach
     names = ", ".join(f"node {node}" for node in missing)
     why = f"not there within {session.plan.deadlines.nodes_s:g} s"
     if ended:
-        said = [line for line in read_text(session.layout.job_log).splitlines() if line.strip()]
-        why = f"the job ended before it came: {said[-1].strip() if said else 'without a word'}"
+        why = f"the job ended before it came: {_last_line(session.layout.job_log) or 'without a word'}"
     by_hand = session.plan.scenario.job.launcher is LauncherName.TORCHRUN
     mend = "start the same command there with its --node-rank, and let all hosts share this directory"
     return MachineError(
@@ -54,6 +55,15 @@ def _missing(session: Session, missing: tuple[int, ...], *, ended: bool) -> Mach
         where=str(session.layout.job_log if ended else session.layout.root),
         next_step=mend if by_hand else "read job.log, and check that the nodes see the run directory and this Python",
     )
+
+
+def _last_line(log: Path) -> str:
+    """What a log says last; "" when it says nothing."""
+    try:
+        lines = log.read_bytes()[-LAST_BYTES:].decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def reach_steady(session: Session) -> None:
