@@ -41,6 +41,7 @@ class RunCommand(click.Command):
 @click.option("--resume", is_flag=True, help="Leave out the drills that have a result in --out already.")
 @click.option("--python", help="Python of the ranks; default: HANGDRILL_PYTHON, or this one.")
 @click.option("--launcher", help="Who starts the ranks.  [default: what the scenario says]")
+@click.option("--sbatch", multiple=True, metavar="OPTION", help="For Slurm, as --sbatch=--partition=gpu; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.summary/1, on stdout.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML here too.")
 @click.option("--script", help="Drill this training script; its arguments come after --.")
@@ -68,6 +69,7 @@ def run(
     resume: bool,
     python: str | None,
     launcher: str | None,
+    sbatch: tuple[str, ...],
     as_json: bool,
     junit: Path | None,
     **words: Any,  # noqa: ANN401  # each option has its own type
@@ -79,7 +81,7 @@ def run(
     """
     hosts = take_host_words(words)
     words["nnodes"] = hosts.nnodes if words["script"] or words["workload"] else None
-    items = _with_launcher(_scenarios(scenarios, words, context.meta[SCRIPT_ARGUMENTS]), launcher)
+    items = _with_launcher(_scenarios(scenarios, words, context.meta[SCRIPT_ARGUMENTS]), launcher, sbatch)
     items = with_nnodes(items, hosts.nnodes)
     if hosts.node:
         return serve(items, hosts, out)
@@ -178,18 +180,22 @@ def _scenarios(references: tuple[str, ...], words: dict[str, Any], arguments: tu
     return [build(Words(**said, args=arguments), source="command line", cwd=Path.cwd())]
 
 
-def _with_launcher(items: "list[NamedScenario]", launcher: str | None) -> "list[NamedScenario]":
-    """The same scenarios under another launcher; each is checked again, since a launcher brings its own limits."""
+def _with_launcher(
+    items: "list[NamedScenario]", launcher: str | None, sbatch: tuple[str, ...]
+) -> "list[NamedScenario]":
+    """The same scenarios under another launcher; each is checked again, since a launcher brings its own limits. Options
+    of sbatch come after the scenario's, and none is taken along to another launcher."""
     import msgspec
 
     from hangdrill.drill.scenario_file import validate
 
-    if launcher is None:
+    if launcher is None and not sbatch:
         return items
     tables = [msgspec.to_builtins(named.scenario) for named in items]
     for table in tables:
-        table["job"]["launcher"] = launcher
-    source = "--launcher"
+        kept = table["job"]["sbatch"] if launcher in (None, "slurm") else []
+        table["job"] |= {"launcher": launcher or table["job"]["launcher"], "sbatch": [*kept, *sbatch]}
+    source = "--launcher" if launcher is not None else "--sbatch"
     return [
         validate(table, name=named.name, path=named.path, source=source)
         for named, table in zip(items, tables, strict=True)
