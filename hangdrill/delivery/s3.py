@@ -10,7 +10,7 @@ from hangdrill.model.delivery import WriteOnce
 
 __all__ = ["S3Store", "error_code"]
 
-_PROOF_BYTES = 1 << 20
+_PROOF_BYTES = 1 << 16
 """Only a small object is sent again to see whether the store refuses it."""
 _NOT_KNOWN = frozenset({"NotImplemented", "InvalidArgument", "501"})
 _TAKEN = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
