@@ -79,8 +79,8 @@ class SlurmJob:
         return ()
 
     def close(self) -> None:
-        """Nothing is held open. From now on the nodes are looked at anew; for node-tmp-wipe, once the job has left Slurm,
-        which then wipes what was the job's."""
+        """From now on the nodes are looked at anew; for node-tmp-wipe, once the job has left Slurm: then it wipes what was
+        the job's."""
         self._torn_down = True
         if self._wiped and not self._wait(self._has_left, END_S):
             self._cancel()
@@ -197,12 +197,22 @@ class SlurmJob:
         try:
             told = self._slurm.on_nodes(words, deadline_s=self.look_deadline_s)
         finally:
-            self._slurm.cancel(*(found.job for found in self._slurm.jobs(run_id) if found.job != self._job))
+            self._end_looks()
         answers = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
         found = {name: to / answer["node"] / name for answer in answers for name in answer["files"]}
         if len(answers) < self._request.nnodes:
             return f"only {len(answers)} of {count} nodes could be looked at"
         return found
+
+    def _end_looks(self) -> None:
+        """No second job is left, also one that never came to its turn."""
+
+        def gone() -> bool:
+            left = [found for found in self._slurm.jobs(self._request.run_id) if found.job != self._job]
+            self._slurm.cancel(*(found.job for found in left if found.state != "COMPLETING"))
+            return not left
+
+        self._wait(gone, GONE_S)
 
     def _wait(self, probe: Callable[[], bool], deadline_s: float) -> bool:
         """Whether it came true in time."""

@@ -225,6 +225,20 @@ class SlurmLab:
         self.run("sh", "-c", f"slurmd -N {node}", on=node)
         self.wait_for_nodes()
 
+    def warm_up(self) -> None:
+        """The first container of a node may fail in this Slurm: once one was made, they are."""
+
+        def made() -> bool | None:
+            self.wait_for_nodes()
+            with self.start("srun", f"--nodes={len(NODES)}", "true") as trying:
+                trying.communicate()
+            if trying.returncode:
+                with self.start("scontrol", "update", f"NodeName={','.join(NODES)}", "State=RESUME") as resuming:
+                    resuming.communicate()
+            return trying.returncode == 0 or None
+
+        assert Waiter().until(made, deadline_s=START_S)
+
     def wait_for_nodes(self) -> None:
         """Until both are idle: RuntimeError with the daemons' last words when they do not come up."""
 
@@ -259,6 +273,8 @@ def slurm_lab(*, private_tmp: bool = False) -> Iterator[SlurmLab]:
         _write_commands(directory / "bin", hosts[LOGIN])
         lab = SlurmLab(directory, hosts, private_tmp=private_tmp)
         lab.wait_for_nodes()
+        if private_tmp:
+            lab.warm_up()
         yield lab
     finally:
         for host in hosts.values():
