@@ -94,7 +94,7 @@ def _with_paths(
 
 
 def _path(text: str, home: Path, environ: Mapping[str, str], key: str, problems: list[Problem]) -> str:
-    """Absolute; a bare word ("python3.12") is left alone, to be found on PATH."""
+    """Absolute; of a Python, a bare word ("python3.12") is left alone, to be found on PATH."""
     known = {STACKS_VARIABLE: DEFAULT_STACKS, **environ}
 
     def replaced(match: "re.Match[str]") -> str:
@@ -106,7 +106,7 @@ def _path(text: str, home: Path, environ: Mapping[str, str], key: str, problems:
     full = re.sub(r"\$\{(\w+)\}", replaced, text)
     if full == "~" or full.startswith("~/"):
         full = environ.get("HOME", "~") + full[1:]
-    return full if "/" not in full else str(home / full)
+    return full if "/" not in full and key.endswith(".python") else str(home / full)
 
 
 def _mistakes(plan: CertifyPlan) -> Iterator[Problem]:
