@@ -29,9 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--log", type=Path, help="append the collector's output to this file")
     parser.add_argument("--exit-file", type=Path, required=True, help="gets the collector's exit code when it is done")
     options = parser.parse_args(words[:cut])
+    stop = _Stop()
     if options.log is not None:
         _append_output(options.log)
-    stop = _Stop()
     code = int(ExitCode.PASS)
     if not options.exit_file.exists():
         code = _collect(words[cut + 1 :], stop)
