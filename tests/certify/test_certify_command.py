@@ -1,0 +1,157 @@
+"""`hangdrill stack`, `certify`, `verify`, `keygen` and `compare` as a user calls them: their words and exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_pythons import fake_python
+from sample_receipts import line, receipt
+
+from hangdrill.certify.signing import sign_receipt
+from hangdrill.cli import run_command
+from hangdrill.drill.waiting import Waiter
+from hangdrill.model.verdict import Verdict
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    """A plan of two stacks that answer at once; one of them has no torch, so that no cell can run."""
+    baseline, candidate = fake_python(tmp_path / "a/python"), fake_python(tmp_path / "b/python", torch="", torch_git="")
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        f'title = "up"\n[baseline]\npython = "{baseline}"\n[candidate]\npython = "{candidate}"\n'
+        '[rollback]\nowner = "Kim"\n'
+    )
+    return file
+
+
+def test_stack_prints_the_fingerprint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    python = fake_python(tmp_path / "python")
+    assert run_command(["stack", python]) == 0
+    text = capsys.readouterr().out
+    for wanted in ("2.15.0+cu132", "d0f2af8b66b2", "2 x NVIDIA H200", "580.95", "2.30.7", "NCCL_DEBUG"):
+        assert wanted in text
+    assert run_command(["stack", python, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], len(found["digest"])) == ("hangdrill.fingerprint/1", 64)
+
+
+@pytest.mark.parametrize("changed", [{"torch": ""}, {"torch_error": "ImportError: libnccl"}, {"torch": "2.9.1"}])
+def test_a_stack_that_no_job_can_run_on_is_75_and_still_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, str]
+) -> None:
+    assert run_command(["stack", fake_python(tmp_path / "python", **changed)]) == 75
+    told = capsys.readouterr()
+    assert "numpy" not in told.out
+    assert "packages" in told.out
+    assert "next:" in told.err
+
+
+def test_a_missing_stack_is_75(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["stack", "/nowhere/python"]) == 75
+    assert "there is no Python at /nowhere/python" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_the_matrix_and_starts_nothing(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    assert run_command(["certify", str(plan), "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert "controls/recorder-off" in text
+    assert "Nothing was started" in text
+    assert sorted(tmp_path.rglob("*")) == before
+    assert run_command(["certify", str(plan), "--dry-run", "--only", "controls", "--json"]) == 0
+    assert [cell["id"] for cell in json.loads(capsys.readouterr().out)["cells"]] == ["controls/recorder-off"]
+
+
+def test_a_plan_whose_candidate_has_no_torch_ends_unknown_with_all_its_pages(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run_command(["certify", str(plan), "--out", str(out)]) in (1, 2)  # 1: the stacks differ, which is a finding
+    assert "has no torch" in capsys.readouterr().out
+    for name in ("receipt.json", "checklist.md", "checklist.html", "plan.toml"):
+        assert (out / name).is_file()
+    assert not (out / "receipt.dsse.json").exists()
+
+
+def test_a_signed_certification_is_verified_and_refused(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, out = tmp_path / "key.pem", tmp_path / "out"
+    assert run_command(["keygen", str(key)]) == 0
+    assert run_command(["keygen", str(key)]) == 64
+    run_command(["certify", str(plan), "--out", str(out), "--sign", str(key)])
+    capsys.readouterr()
+    words = ["verify", str(out / "receipt.dsse.json"), "--key", f"{key}.pub", "--json"]
+    assert run_command(words) in (1, 2)  # it is no PASS
+    answers = {one["question"]: one["verdict"] for one in json.loads(capsys.readouterr().out)["answers"]}
+    assert {answers[name] for name in ("signature", "dates", "stack", "evidence")} == {"pass"}
+    assert run_command([*words, "--at", "2099-01-01"]) == 1
+    assert run_command([*words, "--at", "tomorrow"]) == 64
+
+
+@pytest.mark.parametrize("verdict", list(Verdict), ids=lambda verdict: verdict.value)
+def test_verify_ends_with_the_verdict(tmp_path: Path, verdict: Verdict, capsys: pytest.CaptureFixture[str]) -> None:
+    run_command(["keygen", str(tmp_path / "k")])
+    signed = sign_receipt(receipt(verdict=verdict), tmp_path / "k", passphrase=lambda: None)
+    (tmp_path / "r.json").write_bytes(signed)
+    words = ["verify", str(tmp_path / "r.json"), "--key", str(tmp_path / "k.pub"), "--no-stack", "--at", "2026-12-01"]
+    assert run_command(words) == verdict.exit_code
+    assert verdict.value.upper() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--sign", "none.pem"], ["--only", "nonsense"], ["--resume"]], ids=" ".join)
+def test_wrong_use_of_certify_is_64_before_anything_runs(plan: Path, tmp_path: Path, words: list[str]) -> None:
+    out = ["--out", str(tmp_path / "out")] if words != ["--resume"] else []
+    assert run_command(["certify", str(plan), *words, *out]) == 64
+    assert not (tmp_path / "out" / "receipt.json").exists()
+
+
+def test_compare_ends_with_what_got_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    for home, verdict in ((good, Verdict.PASS), (bad, Verdict.FAIL)):
+        home.mkdir()
+        (home / "receipt.json").write_bytes(msgspec.json.encode(receipt(lines=(line(verdict=verdict),))))
+    assert run_command(["compare", str(good), str(good / "receipt.json")]) == 0
+    assert run_command(["compare", str(good), str(bad)]) == 1
+    assert "canary/dp/init-time/worse" in capsys.readouterr().out
+    assert run_command(["compare", str(bad), str(good), "--json"]) == 0
+
+
+def test_an_encrypted_key_signs_with_the_passphrase_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hangdrill.cli.certify import passphrase
+
+    monkeypatch.setenv("HANGDRILL_KEY_PASSPHRASE", "open sesame")
+    assert run_command(["keygen", str(tmp_path / "k"), "--encrypt"]) == 0
+    assert b"ENCRYPTED" in (tmp_path / "k").read_bytes()
+    assert sign_receipt(receipt(), tmp_path / "k", passphrase=passphrase)
+
+
+def test_ctrl_c_ends_it_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho $$ > "{tmp_path}/pid"\nexec sleep 600\n')
+    python.chmod(0o755)
+    plan = tmp_path / "plan.toml"
+    plan.write_text(f'title = "up"\n[baseline]\npython = "{python}"\n[candidate]\npython = "{python}"\n')
+    words = [sys.executable, "-m", "hangdrill", "certify", str(plan), "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        began = Waiter().until(lambda: (tmp_path / "pid").is_file() or None, deadline_s=60)
+        assert began, "the stack was never asked"
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, "--resume" in told) == (130, True)
+    pid = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
