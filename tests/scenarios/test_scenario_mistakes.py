@@ -35,6 +35,8 @@ def test_the_scenario_all_mistakes_are_made_in_is_right() -> None:
     assert validate(tables(), name="x", path=None).scenario.fault.targets == (1,)
 
 
+HOST_FAULT = {"kind": "link-down", "rank": None, "before": None, "at": "step:3", "node": 1, "interface": "eth0"}
+TWO = {"nnodes": 2, "nproc_per_node": 2}
 MISTAKES: dict[str, tuple[dict[str, dict[str, Any]], str, str, str]] = {
     # what is wrong: (changes, key, part of what, part of the next step)
     "unknown key": ({"job": {"nproc": 3}}, "job.nproc", "unknown key", "nproc_per_node"),
@@ -66,7 +68,20 @@ MISTAKES: dict[str, tuple[dict[str, dict[str, Any]], str, str, str]] = {
     "one rank": ({"job": {"nproc_per_node": 1}, "fault": {"kind": "none", "rank": None, "before": None},
                   "expect": {"culprit": None}}, "job.nproc_per_node", "out of bounds", "from 2"),
     "too many ranks": ({"job": {"nproc_per_node": 65}}, "job.nproc_per_node", "out of bounds", "64"),
-    "two nodes": ({"job": {"nnodes": 2}}, "job.nnodes", "one", "nnodes = 1"),
+    "two nodes in a container": ({"job": {"nnodes": 2, "launcher": "bwrap"}}, "job.nnodes", "this host", "nnodes = 1"),
+    "too many nodes": ({"job": {"nnodes": 65}}, "job.nnodes", "out of bounds", "64"),
+    "link of a lone host": ({"fault": HOST_FAULT}, "fault.kind", "the job is on one", "nnodes = 2"),
+    "link fault on a rank": ({"job": TWO, "fault": HOST_FAULT | {"rank": 1}}, "fault.ranks", "on no rank", "fault.node"),
+    "link fault nowhere": ({"job": TWO, "fault": HOST_FAULT | {"node": None}}, "fault.node", "no host", "0 to 1"),
+    "link fault outside": ({"job": TWO, "fault": HOST_FAULT | {"node": 2}}, "fault.node", "outside", "0 to 1"),
+    "link fault without a link": ({"job": TWO, "fault": HOST_FAULT | {"interface": None}}, "fault.interface",
+                                  "may cut", "eth0"),
+    "link with a blank": ({"job": TWO, "fault": HOST_FAULT | {"interface": "eth 0"}}, "fault.interface", "no name", "eth0"),
+    "link fault before an operation": ({"job": TWO, "fault": HOST_FAULT | {"at": None, "before": {"op": "all_reduce"}}},
+                                       "fault.before", "at a step", "step:3"),
+    "torchrun needs no link": ({"job": TWO, "fault": HOST_FAULT | {"kind": "agent-kill"}}, "fault.interface",
+                               "no network", "leave"),
+    "hold on a host": ({"fault": {"node": 1}}, "fault.node", "on ranks", "link-down"),
     "no steps": ({"job": {"steps": 0}}, "job.steps", "out of bounds", "from 1"),
     "odd mesh": ({"job": {"workload": "mesh-2d", "nproc_per_node": 3}}, "job.nproc_per_node", "even", "use 4"),
     "rank too high": ({"fault": {"rank": 4}}, "fault.rank", "rank 4 is outside the world of 4", "0 to 3"),

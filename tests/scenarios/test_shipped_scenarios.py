@@ -11,7 +11,7 @@ import pytest
 from hangdrill.drill.scenario_checks import warnings
 from hangdrill.drill.scenario_file import find_all, shipped_dir, tomllib
 from hangdrill.drill.scenario_matrix import is_matrix
-from hangdrill.model.scenario import FaultKind, WorkloadName
+from hangdrill.model.scenario import HOST_FAULTS, FaultKind, WorkloadName
 from hangdrill.model.schema import SCHEMAS, schema_of, schema_text
 from hangdrill.schemas import read
 
@@ -63,7 +63,7 @@ def test_make_drill_is_the_scenario_of_the_readme() -> None:
 
 
 NEED_A_GPU = (FaultKind.GPU_KERNEL, FaultKind.OOM)
-NOT_IN_THE_MATRIX_OF_GLOO = (*NEED_A_GPU, FaultKind.STORE_DEATH)
+NOT_IN_THE_MATRIX_OF_GLOO = (*NEED_A_GPU, FaultKind.STORE_DEATH, *HOST_FAULTS)
 
 
 def test_the_matrix_is_every_workload_and_fault_at_the_first_a_middle_and_the_last_rank() -> None:
