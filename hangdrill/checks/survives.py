@@ -6,9 +6,10 @@ One check for each teardown of a scenario's expect.survives. A restart is not am
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.evidence import COLLECTED, absence, expected_ranks, facts_at, files_of, is_inside, judged_attempt
 from hangdrill.checks.place import describe_layer
-from hangdrill.checks.words import count_text
-from hangdrill.model.run import FileFacts, RecordedRun
+from hangdrill.checks.words import count_text, size_text
+from hangdrill.model.run import FileFacts, MemoryFacts, RecordedRun
 from hangdrill.model.scenario import Teardown, Trigger
+from hangdrill.model.verdict import Verdict
 
 __all__ = ["CHECKS"]
 
@@ -19,13 +20,36 @@ def _judge(run: RecordedRun, teardown: Teardown) -> Answer | None:
     expected = expected_ranks(run)
     if not expected or teardown not in run.scenario.expect.survives:
         return None
+    if teardown is Teardown.OOM_KILL and (doubt := _no_oom_kill(run.memory)):
+        return Answer(verdict=Verdict.UNKNOWN, detail=doubt, mend="lower job.memory, or look at the host's cgroups")
     findings = {rank: _judge_rank(run, rank, teardown) for rank in expected}
     total = sum(len(_collected(run, rank)) for rank in expected)
     return by_rank(
         findings,
-        f"{count_text(total, 'file')} unchanged after {teardown.value}",
+        f"{count_text(total, 'file')} unchanged after {teardown.value}{_kills_text(run, teardown)}",
         "keep the evidence where the teardown does not reach: see docs/reference/checks.md",
     )
+
+
+def _no_oom_kill(memory: MemoryFacts | None) -> str:
+    """Why nothing proves that the kernel's OOM killer struck; "" when something does."""
+    if memory is None:
+        return "nobody drove the container over its memory limit, so nothing was survived"
+    if memory.kills and not memory.kills_of_job:
+        return "the kernel's OOM killer struck, but no rank: they had ended before, or only torchrun was chosen"
+    if memory.kills or (memory.kills is None and memory.oom_killed):
+        return "" if memory.container_over else "the OOM killer struck, but the container lived on"
+    limit = "no limit is set" if memory.limit_bytes is None else f"the limit is {size_text(memory.limit_bytes)}"
+    over = "; the container was over before" if memory.container_over and memory.kills is None else ""
+    return f"the kernel's OOM killer did not strike: {limit}{over}"
+
+
+def _kills_text(run: RecordedRun, teardown: Teardown) -> str:
+    memory = run.memory
+    if teardown is not Teardown.OOM_KILL or memory is None:
+        return ""
+    ranks = f"killed {count_text(memory.kills_of_job, 'rank')}" if memory.kills else "struck, by the engine's word"
+    return f": the OOM killer {ranks}, and the container ended with {memory.exit_code}"
 
 
 def _judge_rank(run: RecordedRun, rank: int, teardown: Teardown) -> Finding:

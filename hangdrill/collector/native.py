@@ -11,7 +11,7 @@ from hangdrill.collector.dump_size import count_entries
 from hangdrill.collector.store import EvidenceStore
 from hangdrill.model.run import ArtifactKind, Manifest, PullReason
 
-__all__ = ["NativeFile", "copy_native"]
+__all__ = ["NativeFile", "copy_native", "is_whole"]
 
 _LIMIT_BYTES = 512 * 1024 * 1024
 
@@ -71,6 +71,14 @@ class NativeFile:
         except OSError:
             return None
         return (status.st_size, status.st_mtime_ns) if 0 < status.st_size <= _LIMIT_BYTES else None
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a dump is there that reads to its end."""
+    try:
+        return path.stat().st_size <= _LIMIT_BYTES and count_entries(path.read_bytes()) is not None
+    except OSError:
+        return False
 
 
 def copy_native(

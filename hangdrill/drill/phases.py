@@ -191,8 +191,12 @@ def tear_down(session: Session, teardown: Teardown, *, healthy: bool) -> None:
     if teardown is Teardown.RESTART:
         _wait_for_restart(session)
         return
-    session.tell_teardown()  # first, so that a released job cannot look recovered
-    session.undergo(teardown)  # before anything is released: a rank that goes on could write once more
+    if teardown is Teardown.OOM_KILL:  # the word lets held ranks go, and memory must run out while they are there
+        session.undergo(teardown)
+        session.tell_teardown()
+    else:
+        session.tell_teardown()  # first, so that a released job cannot look recovered
+        session.undergo(teardown)  # before anything is released: a rank that goes on could write once more
     session.release()
     session.end_job(kill=teardown is Teardown.PROCESS_KILL, in_time=session.job_over() or not healthy)
 

@@ -15,14 +15,14 @@ from typing import Protocol
 import msgspec
 
 import hangdrill
-from hangdrill.collector.native import copy_native
+from hangdrill.collector.native import copy_native, is_whole
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.plan import Plan
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE
 from hangdrill.drill.waiting import Waiter
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Manifest
-from hangdrill.model.scenario import LauncherName, Trigger
+from hangdrill.model.scenario import LauncherName, Teardown, Trigger
 
 __all__ = ["CollectorRoad", "NativeRoad", "Notice", "Road", "SidecarRoad", "make_road", "read_manifest"]
 
@@ -148,8 +148,12 @@ class NativeRoad:
         return Notice(by="native-file", why=f"rank {fresh[0]} wrote a dump") if fresh else None
 
     def is_complete(self, *, job_over: bool) -> bool:
-        """Only the job's end proves that torch writes no further file, nor one file again."""
-        return job_over
+        """Only the job's end proves that torch writes no further file, nor one file again. But an oom-kill is done to a
+        job that lives, and then a whole dump of every rank must do."""
+        if job_over or Teardown.OOM_KILL not in self._plan.scenario.expect.survives:
+            return job_over
+        places = (self.locate(f"{self._plan.dump_prefix}{rank}") for rank in self._plan.expected_ranks)
+        return all(place is not None and is_whole(place) for place in places)
 
     def finish(self, waiter: Waiter, deadline_s: float) -> str:
         """Copy the files as they are, with their hashes, into the evidence."""

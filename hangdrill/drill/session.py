@@ -22,6 +22,7 @@ from hangdrill.drill.roads import NativeRoad, Road, SidecarRoad, read_manifest
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.launchers.protocol import LaunchedJob, Launcher, OutOfReach, PlacedJob
+from hangdrill.model.run import MemoryFacts
 from hangdrill.model.scenario import LauncherName, Teardown
 from hangdrill.report.progress import Listener
 
@@ -171,6 +172,9 @@ class Session:
             self.nodes.lose_last()
         if self.job is not None:
             self.job.undergo(teardown)
+        memory = getattr(self.job, "memory", None)  # of a container that was driven over its limit
+        if isinstance(memory, MemoryFacts):
+            self.inspector.note_memory(memory)
 
     def remove_container(self) -> None:
         """Kill and remove the job's container, if it has one."""

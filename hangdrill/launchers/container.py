@@ -9,20 +9,25 @@ import os
 import select
 import signal
 import tarfile
+import time
 from pathlib import Path, PurePosixPath
 
 from hangdrill.launchers.box import Box, Mount, box_of, check_volumes, find_mounted
-from hangdrill.launchers.engine import ContainerOrder, Engine
+from hangdrill.launchers.engine import ContainerOrder, ContainerState, Engine
 from hangdrill.launchers.memory import MemoryHandles
+from hangdrill.launchers.oom import MemoryGroup, hog_command, watch
 from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import MachineError
-from hangdrill.model.run import Leftover
+from hangdrill.model.run import Leftover, MemoryFacts
 from hangdrill.model.scenario import Teardown
 
 __all__ = ["ContainerJob", "ContainerLauncher", "root_archive"]
 
 _INTO_THE_LOG = 'exec "$@" >>"$0" 2>&1'
+OOM_DEADLINE_S, STATE_DEADLINE_S, STATE_POLL_S = 60.0, 10.0, 0.05
+NO_LIMIT_BYTES = 1 << 60
+"""The kernel writes a limit that is none as a huge number."""
 _EMPTY = ("dev", "proc", "run", "sys")
 
 
@@ -62,7 +67,7 @@ class ContainerLauncher:
         engine = Engine(request.environ)
         container = engine.start(order, root_archive(box))
         try:
-            return ContainerJob(engine, container, request.run_id, box)
+            return ContainerJob(engine, container, request, box)
         except MachineError:
             engine.remove(request.run_id)
             raise
@@ -71,10 +76,13 @@ class ContainerLauncher:
 class ContainerJob:
     """A container, from its start until it is removed."""
 
-    def __init__(self, engine: Engine, container: str, run_id: str, box: Box) -> None:
+    def __init__(self, engine: Engine, container: str, request: LaunchRequest, box: Box) -> None:
         self._engine = engine
         self._container = container
-        self._run_id = run_id
+        self._run_id = request.run_id
+        self._python = request.python
+        self.memory: MemoryFacts | None = None
+        """What the teardown oom-kill saw."""
         self._box = box
         self._memory = MemoryHandles(box.memory)
         state = engine.state(container)
@@ -114,9 +122,41 @@ class ContainerJob:
         self.close()
 
     def undergo(self, teardown: Teardown) -> None:
-        """container-removal is its own; the controller does the others."""
-        if teardown is Teardown.CONTAINER_REMOVAL:
+        """container-removal and oom-kill are its own; the controller does the others."""
+        if teardown is Teardown.OOM_KILL:
+            self.memory = self._run_out_of_memory()
+        if teardown in (Teardown.CONTAINER_REMOVAL, Teardown.OOM_KILL):
             self.remove()
+
+    def _run_out_of_memory(self) -> MemoryFacts:
+        """Until the kernel has ended the container. What is not seen to happen is not claimed."""
+        group = MemoryGroup(self._pid)
+        limit_bytes = group.limit_bytes()
+        if self.poll() is not None or self._init is None or limit_bytes is None or limit_bytes >= NO_LIMIT_BYTES:
+            return MemoryFacts(limit_bytes=limit_bytes, container_over=self.poll() is not None)
+        group.offer(self._pid)
+        user = f"{os.getuid()}:{os.getgid()}"
+        self._engine.run_inside(self._container, hog_command(self._python, limit_bytes), user=user)
+        init = self._init
+        toll = watch(group, self._pid, lambda wait_s: _is_readable(init, wait_s), deadline_s=OOM_DEADLINE_S)
+        state = self._ended_state()
+        return MemoryFacts(
+            limit_bytes=limit_bytes,
+            kills=toll.kills,
+            kills_of_job=toll.of_job,
+            oom_killed=None if state is None else state.oom_killed,
+            exit_code=None if state is None else state.exit_code,
+            container_over=self.poll() is not None,
+        )
+
+    def _ended_state(self) -> ContainerState | None:
+        """The engine hears of the end a moment after the kernel."""
+        until_s = time.monotonic() + STATE_DEADLINE_S
+        while (state := self._engine.state(self._container)) is not None and state.running:
+            if time.monotonic() > until_s:
+                return None
+            time.sleep(STATE_POLL_S)
+        return state
 
     def locate(self, path: str) -> Path | None:
         """A mount, or the own layer as the engine keeps it; else through the init's /proc, while it lives."""
@@ -170,7 +210,7 @@ def _open_pidfd(pid: int) -> int | None:
         return None
 
 
-def _is_readable(handle: int) -> bool:
+def _is_readable(handle: int, wait_s: float = 0) -> bool:
     poller = select.poll()
     poller.register(handle, select.POLLIN)
-    return bool(poller.poll(0))
+    return bool(poller.poll(wait_s * 1000))

@@ -52,6 +52,7 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     pid: int
     upper_dir: str
+    oom_killed: bool = False
 
 
 class Engine:
@@ -103,6 +104,7 @@ class Engine:
                     exit_code=int(told["State"]["ExitCode"]),
                     pid=int(told["State"]["Pid"]),
                     upper_dir=str(layers.get("UpperDir") or ""),
+                    oom_killed=bool(told["State"].get("OOMKilled")),
                 )
         return None
 
@@ -112,6 +114,12 @@ class Engine:
             for found in client.containers.list(filters={"id": container}):
                 with _unless_over(500):
                     found.kill(signal=int(number))
+
+    def run_inside(self, container: str, command: Sequence[str], *, user: str) -> None:
+        """Start a program beside the container's own, and leave it to itself; it ends with the container."""
+        with self._client() as client:
+            begun = client.api.exec_create(container, list(command), user=user, stdout=False, stderr=False)
+            client.api.exec_start(begun["Id"], detach=True)
 
     def remove(self, run_id: str) -> None:
         """Kill and remove the run's containers, with their layers, and its image. Safe to repeat."""

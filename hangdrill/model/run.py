@@ -257,7 +257,8 @@ class MemoryFacts(msgspec.Struct, frozen=True, kw_only=True):
     limit_bytes: int | None = None
     kills: int | None = None
     """By the OOM killer, as the kernel counted them for the container; None when that could not be read."""
-    killed_ranks: tuple[int, ...] = ()
+    kills_of_job: int = 0
+    """Those of them that processes of the job below torchrun fell to: ranks."""
     oom_killed: bool | None = None
     """The engine's flag."""
     exit_code: int | None = None

@@ -45,7 +45,7 @@ from healthy_runs import (
 
 from hangdrill.model.delivery import DeliveryState, HookKind
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind
-from hangdrill.model.run import Leftover, PullReason, RecordedRun
+from hangdrill.model.run import Leftover, MemoryFacts, PullReason, RecordedRun
 from hangdrill.model.scenario import FaultKind, Incident, Teardown
 
 Records = Mapping[str, Callable[[], RecordedRun]]
@@ -145,11 +145,32 @@ def outside(mode: int) -> RecordedRun:
     return mutate(run, dump_prefix="/var/cache/fr_", files=files)
 
 
+OUT_OF_MEMORY = MemoryFacts(
+    limit_bytes=1 << 30, kills=2, kills_of_job=1, oom_killed=True, exit_code=137, container_over=True
+)
+
+
+def no_oom_kills() -> Records:
+    """What proves no oom-kill, whatever became of the files."""
+    unproven = {
+        "nobody drove it out of memory": None,
+        "the limit was not reached": mutate(OUT_OF_MEMORY, kills=0, kills_of_job=0, oom_killed=False),
+        "only torchrun was killed": mutate(OUT_OF_MEMORY, kills=1, kills_of_job=0),
+        "the container lived on": mutate(OUT_OF_MEMORY, container_over=False),
+        "there is no limit": MemoryFacts(),
+    }
+    return {
+        title: lambda memory=memory: mutate(surviving(Teardown.OOM_KILL), memory=memory)
+        for title, memory in unproven.items()
+    }
+
+
 def surviving(teardown: Teardown) -> RecordedRun:
     """The record with this teardown as the last inspection."""
     run = held_run(scenario=scenario(expect={"survives": (teardown,)}))
     return mutate(
         run,
+        memory=OUT_OF_MEMORY if teardown is Teardown.OOM_KILL else None,
         files=mutate_each(run.files, lambda facts: mutate(facts, when=teardown.value), when="job-exit"),
     )
 
@@ -169,6 +190,7 @@ def survival_cases(teardown: Teardown) -> Cases:
         unknown={
             "nobody looked again": lambda: without_files(surviving(teardown), when),
             "nothing was collected": lambda: without_files(surviving(teardown), "collected"),
+            **(no_oom_kills() if teardown is Teardown.OOM_KILL else {}),
         },
     )
 
