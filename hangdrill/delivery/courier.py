@@ -76,7 +76,9 @@ class Courier:
         self._opener = opener
         self._store: Store | None = None
         self._opening: threading.Lock = threading.Lock()
-        self._parcels: dict[str, _Parcel] = {one.path: _Parcel(_again(one)) for one in record.artifacts if not _is_outdated(one)}
+        self._parcels: dict[str, _Parcel] = {
+            one.path: _Parcel(_again(one)) for one in record.artifacts if not _is_outdated(one)
+        }
         self._outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
         self._manifest_wanted = False
 

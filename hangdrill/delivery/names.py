@@ -16,8 +16,8 @@ _LONGEST = 100
 
 
 def safe(text: str, *, empty: str = "none") -> str:
-    """One part of an object's name: letters, digits, `.`, `_` and `-`, not beginning with a dot; never empty."""
-    return _UNSAFE.sub("-", text).strip("-").lstrip(".")[:_LONGEST] or empty
+    """One part of an object's name: letters, digits, `.`, `_` and `-`, first none of `.` and `-`; never empty."""
+    return _UNSAFE.sub("-", text).lstrip("-.").rstrip("-")[:_LONGEST] or empty
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):

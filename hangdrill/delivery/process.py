@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from hangdrill.delivery.news import make_news, read_diagnosis
 from hangdrill.delivery.orders import Line, Orders
 from hangdrill.delivery.record import RECORD, locked, read_manifest, starting_record, write_record
 from hangdrill.delivery.secrets import Redactor
+from hangdrill.model.delivery import Delivery, DeliveryState
 from hangdrill.model.diagnosis import Diagnosis, HangVerdict
 from hangdrill.model.errors import ExitCode, HangdrillError
 from hangdrill.model.run import Manifest
@@ -65,6 +67,7 @@ class _Service:
             redact=redact,
         )
         self._incidents: list[tuple[Line, float]] = []
+        self._calling: threading.Thread | None = None
         self._finish_by_s: float | None = None
 
     def _make_courier(self, url: str, redact: Redactor) -> Courier:
@@ -84,7 +87,8 @@ class _Service:
                 self._hear(Line(word="finish", by_s=time.monotonic() + self._options.within_s))
             self._deliver()
             self._call_hooks()
-            if self._finish_by_s is not None and not self._incidents and (self._is_settled() or self._late()):
+            told_all = not self._incidents and self._calling is None
+            if self._finish_by_s is not None and told_all and (self._is_settled() or self._late()):
                 break
             if self._courier is not None and self._is_busy():
                 self._courier.wait(_LOOK_S)
@@ -106,19 +110,23 @@ class _Service:
         self._courier.step()
 
     def _call_hooks(self) -> None:
-        """Each once everything is delivered, or the time for that is over."""
-        for item in tuple(self._incidents):
-            line, until_s = item
+        """Each once everything is delivered, or the time for that is over; one after the other, in a thread: a hook
+        that hangs holds up no delivery. It has a deadline of its own."""
+        if self._calling is not None and not self._calling.is_alive():
+            self._calling = None
+        if self._calling is None and self._incidents:
+            line, until_s = self._incidents[0]
             if self._is_settled() or self._late() or time.monotonic() >= until_s:
-                self._incidents.remove(item)
-                self._call(line)
+                del self._incidents[0]
+                record = None if self._courier is None else self._courier.record
+                self._calling = threading.Thread(target=self._call, args=(line, record), name="hooks", daemon=True)
+                self._calling.start()
 
-    def _call(self, line: Line) -> None:
+    def _call(self, line: Line, record: Delivery | None) -> None:
         manifest = read_manifest(self._evidence)
         diagnosis = read_diagnosis(self._evidence, manifest.world_size if manifest is not None else None)
         if line.only_asked and not (isinstance(diagnosis, Diagnosis) and diagnosis.verdict is HangVerdict.HANG):
             return
-        record = None if self._courier is None else self._courier.record
         run = record.run if record is not None else self._options.run
         if not run and manifest is not None:
             run = manifest.run_id
@@ -144,12 +152,13 @@ class _Service:
         record = self._courier.record
         if record.complete or not record.artifacts:
             return int(ExitCode.PASS)
-        there = sum(one.delivered_ns is not None for one in record.artifacts)
-        first = next(one for one in record.artifacts if one.delivered_ns is None or one.last_error)
+        there = sum(one.state is DeliveryState.DELIVERED for one in record.artifacts)
+        first = next((one for one in record.artifacts if one.state is not DeliveryState.DELIVERED), None)
+        why = f"{first.path}: {first.last_error}" if first is not None else "the manifest was not"
+        mend = f"{first.mend}; then " if first is not None and first.mend else ""
         print(
-            f"delivery: {there} of {len(record.artifacts)} artifacts were delivered to {record.prefix}: {first.path}: "
-            f"{first.last_error}\n  next: {first.mend + '; then ' if first.mend else ''}"
-            f"hangdrill deliver {self._evidence} {record.url}",
+            f"delivery: {there} of {len(record.artifacts)} artifacts were delivered to {record.prefix}: {why}\n"
+            f"  next: {mend}hangdrill deliver {self._evidence} {record.url}",
             file=sys.stderr,
         )
         return int(ExitCode.MACHINE)

@@ -37,9 +37,12 @@ def look_at_place(
     try:
         store = open_store(url)
         found = _look(store, url, what, now=now, cleanup=cleanup, mounts=mounts)
-        return msgspec.structs.replace(found, oldest_ns=_oldest_ns(store))
     except Exception as error:  # a stranger's file system may raise anything
         return KeptPlace(place=url, what=what, told=False, why=meaning_of(error, url).what)
+    try:
+        return msgspec.structs.replace(found, oldest_ns=_oldest_ns(store))
+    except Exception:  # who may not list may still be told the rules
+        return found
 
 
 def _look(store: Store, url: str, what: What, *, now: datetime, cleanup: Cleanup, mounts: str | None) -> KeptPlace:

@@ -112,7 +112,7 @@ class LocalStore:
             if not os.access(self.root, os.W_OK | os.X_OK):
                 raise PermissionError(13, "this user may not write there", str(self.root))
             return
-        if self.root.exists():
+        if self.root.exists() and not self.root.is_dir():  # it may have been made just now
             raise DeliveryProblem(f"{self.root} is no directory", "name a directory")
         if not self.root.parent.is_dir():
             raise DeliveryProblem(
