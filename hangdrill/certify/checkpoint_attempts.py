@@ -4,7 +4,7 @@ One job tries them one after another. After one that failed, hung or died the ne
 every restore begins in a process that nothing has gone wrong in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,7 @@ from hangdrill.certify.checkpoint_notes import Note, note_files, read_notes
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.receipt import CheckpointOutcome
 
-__all__ = ["Attempt", "DrillOptions", "DrillStack", "Variant", "try_all"]
+__all__ = ["Attempt", "DrillOptions", "DrillStack", "Task", "Variant", "try_all"]
 
 NOTE_VARIABLE = "HANGDRILL_CHECKPOINT_NOTE"
 """As hangdrill.rank.checkpoint.notes knows it."""
@@ -64,6 +64,14 @@ class DrillOptions(msgspec.Struct, frozen=True, kw_only=True):
     restore: str = ""
 
 
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One checkpoint to save or restore. name: of its notes, unique in one job; it begins with the variant's."""
+
+    name: str
+    variant: Variant
+    place: Path
+
+
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One checkpoint saved or restored by one stack. trouble: None when every rank noted that it is done.
 
@@ -79,67 +87,60 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 def try_all(
     action: Action,
     stack: DrillStack,
-    places: Mapping[Variant, Path],
+    tasks: Sequence[Task],
     options: DrillOptions,
     *,
     work_dir: Path,
     agent_path: Path,
     interrupt: Interrupt,
-) -> dict[Variant, Attempt]:
-    """Try each checkpoint; notes and logs go to `work_dir`. Raises MachineError, UsageError, Interrupted."""
+) -> dict[str, Attempt]:
+    """Try each, by its name; notes and logs go to `work_dir`. Raises MachineError, UsageError, Interrupted."""
     work_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found: dict[Variant, Attempt] = {}
-    left = dict(places)
-    while left:
-        variant = next(iter(left))
-        batch = {key: left[key] for key in left if key.is_script == variant.is_script}
-        job = _job(action, stack, batch, options, work_dir=work_dir, agent_path=agent_path, number=len(found))
+    ranks = 1 if action == "read" else options.ranks
+    found: dict[str, Attempt] = {}
+    while left := [task for task in tasks if task.name not in found]:
+        scripts = [task for task in left if task.variant.is_script]
+        batch = [task for task in left if not task.variant.is_script] or scripts[:1]
+        log = work_dir / f"job{len(found)}.log"
+        job = _job(action, stack, batch, options, log=log, agent_path=agent_path)
         end = run_job(job, interrupt)
-        for tried in batch:
-            found[tried] = _attempt(
-                work_dir / tried.name, tried, end, job.log, 1 if action == "read" else options.ranks
-            )
-            del left[tried]
-            if found[tried].trouble is not None:
+        for task in batch:
+            attempt = _attempt(work_dir / task.name, task.variant, end, log, ranks)
+            found[task.name] = attempt
+            if attempt.trouble is not None:
                 break
     return found
 
 
 def _job(
-    action: Action,
-    stack: DrillStack,
-    places: Mapping[Variant, Path],
-    options: DrillOptions,
-    *,
-    work_dir: Path,
-    agent_path: Path,
-    number: int,
+    action: Action, stack: DrillStack, batch: Sequence[Task], options: DrillOptions, *, log: Path, agent_path: Path
 ) -> Job:
-    variant, place = next(iter(places.items()))
-    if variant.is_script:
+    first, extra = batch[0], {}
+    if first.variant.is_script:
         template = options.save if action == "save" else options.restore
-        command = script_command(template, key=action, python=stack.python, checkpoint=place)
+        command = script_command(template, key=action, python=stack.python, checkpoint=first.place)
         deadline_s = options.limit_s
+        extra = {NOTE_VARIABLE: str(log.parent / first.name)}
     else:
         command = built_in_command(
             stack.python,
             action,
-            {each.name: at for each, at in places.items()},
-            notes=work_dir,
+            {task.name: task.place for task in batch},
+            notes=log.parent,
             ranks=1 if action == "read" else options.ranks,
             backend=options.backend,
             limit_s=options.limit_s,
         )
-        deadline_s = options.start_s + options.limit_s * len(places)
+        deadline_s = options.start_s + options.limit_s * len(batch)
     return Job(
         command=command,
         python=stack.python,
         environ=stack.environ,
         agent_path=agent_path,
         cwd=options.cwd,
-        log=work_dir / f"job{number}.log",
+        log=log,
         deadline_s=deadline_s,
-        extra={NOTE_VARIABLE: str(work_dir / variant.name)} if variant.is_script else {},
+        extra=extra,
     )
 
 

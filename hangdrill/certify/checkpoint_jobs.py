@@ -22,7 +22,7 @@ from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError
 
-__all__ = ["Job", "JobEnd", "built_in_command", "run_job", "script_command", "tail_of"]
+__all__ = ["Action", "Job", "JobEnd", "built_in_command", "run_job", "script_command", "tail_of"]
 
 Action = Literal["save", "restore", "read"]
 ENDING = Grace(int_s=0, term_s=3.0, kill_s=10.0)

@@ -5,7 +5,7 @@
 3. Each stack restores each checkpoint, in processes that saved nothing. The stack that saved a duplicated checkpoint
    restores the copy. Before and after each restore the files are compared with what was saved: so damage is not
    mistaken for version trouble, and a restore that changes a checkpoint is noticed.
-4. `restored_last` restores its own checkpoints after everybody else, when the candidate has had them too.
+4. `restored_last` comes last, with its own checkpoints at the very end, when the candidate has had them too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from hangdrill.certify.checkpoint_attempts import Attempt, DrillOptions, DrillStack, Variant, try_all
+from hangdrill.certify.checkpoint_attempts import Attempt, DrillOptions, DrillStack, Task, Variant, try_all
 from hangdrill.certify.checkpoint_files import Manifest, duplicate, sum_files
+from hangdrill.certify.checkpoint_jobs import Action
 from hangdrill.certify.checkpoint_judge import judged
 from hangdrill.certify.checkpoint_look import CheckpointState, Look, look
 from hangdrill.certify.checkpoint_notes import Note, differences, size_text
@@ -72,12 +73,13 @@ class PairDrill:
 
     def save(self, stack: DrillStack) -> tuple[SavedCheckpoint, ...]:
         """Save every variant on one stack."""
-        places = {variant: self._work_dir / stack.name / variant.name for variant in self.options.variants}
+        home = self._work_dir / stack.name
+        tasks = [Task(name=each.name, variant=each, place=home / each.name) for each in self.options.variants]
         if stack.missing:
-            return tuple(_unsaved(stack, at, variant) for variant, at in places.items())
+            return tuple(_unsaved(stack, task) for task in tasks)
         self._tell(f"{stack.name} saves")
-        tried = self._try("save", stack, places, self._work_dir / stack.name / "notes")
-        return tuple(self._saved(stack, variant, at, tried[variant]) for variant, at in places.items())
+        tried = self._try("save", stack, tasks, home / "notes")
+        return tuple(self._saved(stack, task, tried[task.name]) for task in tasks)
 
     def duplicate(self, saved: SavedCheckpoint) -> SavedCheckpoint:
         """Copy it beside itself, with equal hashes. Raises MachineError."""
@@ -88,46 +90,41 @@ class PairDrill:
         return msgspec.structs.replace(saved, copy=copy)
 
     def restore(self, saved: Sequence[SavedCheckpoint], stack: DrillStack) -> tuple[CheckpointPair, ...]:
-        """Restore the checkpoints of one stack on another, or on the same."""
-        rows: dict[Variant, CheckpointPair] = {}
-        places: dict[Variant, Path] = {}
-        for each in saved:
-            early = self._not_to_restore(each, stack)
-            if early is not None:
-                rows[each.variant] = early
-            else:
-                places[each.variant] = _place(each, stack)
-        if places:
-            by = saved[0].stack
-            self._tell(f"{stack.name} restores what {by} saved")
-            tried = self._try("restore", stack, places, self._work_dir / "pairs" / f"{by}--{stack.name}")
-            for each in saved:
-                if each.variant in tried:
-                    rows[each.variant] = self._restored(each, stack, tried[each.variant])
-        return tuple(rows[each.variant] for each in saved)
+        """Restore checkpoints of any stacks on one stack, in their order."""
+        early = [self._not_to_restore(each, stack) for each in saved]
+        tasks = [_task(each, stack) for each, row in zip(saved, early, strict=True) if row is None]
+        tried: dict[str, Attempt] = {}
+        if tasks:
+            self._tell(f"{stack.name} restores {', '.join(dict.fromkeys(each.stack for each in saved))}")
+            tried = self._try("restore", stack, tasks, self._work_dir / "restored-by" / stack.name)
+        return tuple(
+            row or self._restored(each, stack, tried[_task(each, stack).name])
+            for each, row in zip(saved, early, strict=True)
+        )
 
     def read(self, directory: Path, stack: DrillStack) -> Attempt:
         """Read a checkpoint of the user's own on one stack, without its model."""
         self._tell(f"{stack.name} reads {directory}")
-        variant = Variant(layout="plain")
-        return self._try("read", stack, {variant: directory}, self._work_dir / "read" / stack.name)[variant]
+        task = Task(name="known-good", variant=Variant(layout="plain"), place=directory)
+        return self._try("read", stack, [task], self._work_dir / "read-by" / stack.name)[task.name]
 
     def evidence(self, paths: Iterable[Path]) -> tuple[str, ...]:
         """The paths as the receipt names them."""
         return tuple(str(path.relative_to(self._out_dir)) for path in paths)
 
-    def _try(self, action: str, stack: DrillStack, places: dict[Variant, Path], at: Path) -> dict[Variant, Attempt]:
+    def _try(self, action: Action, stack: DrillStack, tasks: Sequence[Task], at: Path) -> dict[str, Attempt]:
         return try_all(
-            action,  # type: ignore[arg-type]
+            action,
             stack,
-            places,
+            tasks,
             self.options,
             work_dir=at,
             agent_path=self._agent_path,
             interrupt=self._interrupt,
         )
 
-    def _saved(self, stack: DrillStack, variant: Variant, at: Path, tried: Attempt) -> SavedCheckpoint:
+    def _saved(self, stack: DrillStack, task: Task, tried: Attempt) -> SavedCheckpoint:
+        at, variant = task.place, task.variant
         about = SavedCheckpoint(
             stack=stack.name, variant=variant, directory=at, notes=tried.notes, evidence=tried.evidence
         )
@@ -187,11 +184,13 @@ def drill_pairs(
     saved = {stack.name: drill.save(stack) for stack in stacks}
     if duplicated in saved:
         saved[duplicated] = tuple(drill.duplicate(each) for each in saved[duplicated])
-    runnable = {stack.name: _seen_running(stack, saved[stack.name]) for stack in stacks}
-    order = [(by, to) for by in runnable for to in runnable if not by == to == restored_last]
-    order += [(restored_last, restored_last)] if restored_last in runnable else []
-    rows = {(by, to): drill.restore(saved[by], runnable[to]) for by, to in order}
-    pairs = [row for by in runnable for to in runnable for row in rows[by, to]]
+    runnable = [_seen_running(stack, saved[stack.name]) for stack in stacks]
+    rows: dict[tuple[str, str], list[CheckpointPair]] = {}
+    for stack in sorted(runnable, key=lambda stack: stack.name == restored_last):
+        others = [each for by, group in saved.items() if by != stack.name for each in group]
+        for row in drill.restore([*others, *saved[stack.name]], stack):
+            rows.setdefault((row.saved_by, row.restored_by), []).append(row)
+    pairs = [row for by in saved for to in saved for row in rows[by, to]]
     return PairTable(pairs=judged(pairs), saved=tuple(each for group in saved.values() for each in group))
 
 
@@ -202,14 +201,19 @@ def _seen_running(stack: DrillStack, saved: Sequence[SavedCheckpoint]) -> DrillS
     return msgspec.structs.replace(stack, missing=saved[0].detail if saved else "")
 
 
-def _unsaved(stack: DrillStack, at: Path, variant: Variant) -> SavedCheckpoint:
+def _unsaved(stack: DrillStack, task: Task) -> SavedCheckpoint:
     return SavedCheckpoint(
         stack=stack.name,
-        variant=variant,
-        directory=at,
+        variant=task.variant,
+        directory=task.place,
         trouble=CheckpointOutcome.UNKNOWN,
         detail=f"not saved: {stack.missing}",
     )
+
+
+def _task(saved: SavedCheckpoint, stack: DrillStack) -> Task:
+    name = f"{saved.variant.name}@{saved.stack}"
+    return Task(name=name, variant=saved.variant, place=_place(saved, stack))
 
 
 def _place(saved: SavedCheckpoint, stack: DrillStack) -> Path:

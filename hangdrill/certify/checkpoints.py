@@ -72,9 +72,9 @@ class CheckpointCell:
 
     @property
     def estimate_s(self) -> float:
-        """A job for each save, for each pair, and for each refused checkpoint of the way back."""
+        """A job for each save, one a stack that restores, one more after each refused checkpoint, and the control."""
         stacks = len(self._names)
-        return JOB_S * (stacks + stacks * stacks + (stacks - 1) * len(variants_of(self._plan.checkpoint)) + 1)
+        return JOB_S * (2 * stacks + (stacks - 1) * len(variants_of(self._plan.checkpoint)) + 1)
 
     def run(self, context: CellContext) -> CellResult:
         """The whole drill."""

@@ -1,6 +1,7 @@
 """`hangdrill checkpoint pairs|look|duplicate`: which stack restores whose checkpoints, and what the files are."""
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,7 +159,7 @@ def _checked(name: str) -> str:
     """It is the name of a directory too."""
     from hangdrill.model.errors import UsageError
 
-    if not name or name.startswith(".") or "/" in name:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._#-]{0,60}", name):
         raise UsageError("not a name of a stack", where=name, next_step="use letters, digits, dots and dashes")
     return name
 

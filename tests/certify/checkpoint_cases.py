@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,12 +38,23 @@ def table(outcomes, **about):
     return [row(*pair.split(">"), outcome, **about) for pair, outcome in every.items()]
 
 
-def save_alone(directory, *, seed=0):
+@contextmanager
+def old_form():
+    """In this block checkpoints are written in the form of torch 2.14 and older."""
+    from torch.distributed.checkpoint.metadata import TensorProperties
+
+    newer = TensorProperties.__getstate__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TensorProperties, "__getstate__", lambda self: newer(self)[:5])
+        yield
+
+
+def save_alone(directory):
     """A real checkpoint, saved by the torch of the tests in this process."""
     import torch
     import torch.distributed.checkpoint as dcp
 
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     state = {
         "model": {"weight": torch.randn(6, 5), "half": torch.randn(7).to(torch.bfloat16)},
         "optimizer": {"moment": torch.randn(6, 5)},

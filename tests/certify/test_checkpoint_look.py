@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from checkpoint_cases import load_weight, save_alone
+from checkpoint_cases import load_weight, old_form, save_alone
 
 from hangdrill.certify.checkpoint_controls import PLANTS, copy_of, file_controls, flip_byte
 from hangdrill.certify.checkpoint_files import sum_files
@@ -101,12 +101,10 @@ def test_nothing_in_a_hostile_metadata_is_run(broken, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_form_of_an_older_torch_is_told_from_that_of_2_15(tmp_path, monkeypatch):
-    metadata = pytest.importorskip("torch.distributed.checkpoint.metadata")
+def test_the_form_of_an_older_torch_is_told_from_that_of_2_15(tmp_path):
     save_alone(tmp_path / "new")
-    newer = metadata.TensorProperties.__getstate__
-    monkeypatch.setattr(metadata.TensorProperties, "__getstate__", lambda self: newer(self)[:5])
-    save_alone(tmp_path / "old")
+    with old_form():
+        save_alone(tmp_path / "old")
     assert (look(tmp_path / "new").form, look(tmp_path / "old").form) == ("2.15", "2.14")
 
 

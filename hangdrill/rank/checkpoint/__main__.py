@@ -1,9 +1,10 @@
 """`torchrun ... -m hangdrill.rank.checkpoint save|restore|read --notes DIRECTORY NAME=DIRECTORY ...`
 
-NAME is LAYOUT-MODE (plain-sync, plain-async, fsdp2-sync, fsdp2-async); DIRECTORY is the checkpoint's. `read` takes any
-checkpoint, under any name, in one rank. One after another; each leaves a note a rank, NOTES/NAME.rank<r>.json, also
-when it failed. After a failure the program ends with 1, so that the next checkpoint is tried in a fresh process. A step
-that takes longer than --limit-s ends the process, and leaves where it was in NOTES/NAME.rank<r>.stacks.
+NAME is LAYOUT-MODE (plain-sync, plain-async, fsdp2-sync, fsdp2-async), with @ANYTHING behind it where two checkpoints
+would be called the same; DIRECTORY is the checkpoint's. `read` takes any checkpoint, under any name, in one rank. One
+after another; each leaves a note a rank, NOTES/NAME.rank<r>.json, also when it failed. After a failure the program ends
+with 1, so that the next checkpoint is tried in a fresh process. A step that takes longer than --limit-s ends the
+process, and leaves where it was in NOTES/NAME.rank<r>.stacks.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def main() -> None:
 
 def save(name: str, directory: Path, device: Any) -> dict[str, Any]:
     """Train, note the state, save it. An asynchronous save goes on while the next step changes the parameters."""
-    layout, mode = name.split("-")
+    layout, mode = _kind(name).split("-")
     training = Training(layout, device, seed=SAVED_SEED, steps=SAVED_STEPS)
     state = training.state()
     contents = contents_of(state)
@@ -66,7 +67,7 @@ def save(name: str, directory: Path, device: Any) -> dict[str, Any]:
 
 def restore(name: str, directory: Path, device: Any) -> dict[str, Any]:
     """Restore into a training that stands elsewhere in everything, and note what the model and optimizer hold then."""
-    layout, _ = name.split("-")
+    layout, _ = _kind(name).split("-")
     training = Training(layout, device, seed=OTHER_SEED, steps=OTHER_STEPS)
     state = training.state()
     dcp.load(state, checkpoint_id=directory)
@@ -127,9 +128,13 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     known = {f"{layout}-{mode}" for layout in LAYOUTS for mode in MODES}
     for name, _ in options.checkpoints:
-        if options.action != "read" and name not in known:
+        if options.action != "read" and _kind(name) not in known:
             parser.error(f"there is no {name!r}; there are {', '.join(sorted(known))}")
     return options
+
+
+def _kind(name: str) -> str:
+    return name.partition("@")[0]
 
 
 def _checkpoint(text: str) -> tuple[str, Path]:

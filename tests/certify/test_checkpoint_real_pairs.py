@@ -1,0 +1,182 @@
+"""Real torch, real ranks: the pair table of 2.13.0, 2.14.1 and 2.15.0 is the measured one, and what a cell says of it.
+
+One certification cell for all claims: the stacks are slow to start. Stacks that are not there are skipped, with how to
+make them.
+"""
+
+import os
+import sys
+
+import psutil
+import pytest
+from checkpoint_cases import PLAIN, old_form, save_alone, stack_of, this_stack
+
+from hangdrill.certify.cells import CellContext
+from hangdrill.certify.checkpoint_attempts import DrillOptions
+from hangdrill.certify.checkpoint_look import look
+from hangdrill.certify.checkpoint_pairs import PairDrill, drill_pairs
+from hangdrill.certify.checkpoints import CheckpointCell
+from hangdrill.certify.stacks import Stack
+from hangdrill.drill.waiting import Interrupt
+from hangdrill.model.certify_plan import CertifyPlan, CheckpointPlan, NamedStack, StackPlan
+from hangdrill.model.receipt import CheckpointOutcome as Outcome
+from hangdrill.model.verdict import Verdict
+from hangdrill.report.checkpoint_table import pairs_markdown
+from hangdrill.report.progress import NoopListener
+
+pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(1800)]
+
+MEASURED = """\
+| saved by | restored by baseline | restored by candidate | restored by 2.13.0 |
+|---|---|---|---|
+| baseline | yes | yes | yes |
+| candidate | NO (one-way) | yes | NO (one-way) |
+| 2.13.0 | yes | yes | yes |
+"""
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory):
+    """The cell of a plan with baseline 2.14.1, candidate the torch of the tests, and 2.13.0 beside them."""
+    pythons = {"baseline": stack_of("2.14.1"), "candidate": sys.executable, "2.13.0": stack_of("2.13.0")}
+    out_dir = tmp_path_factory.mktemp("certified")
+    older = out_dir / "older"
+    with old_form():  # as the real job's, of before the upgrade
+        save_alone(older)
+    plan = CertifyPlan(
+        title="t",
+        baseline=StackPlan(python=pythons["baseline"]),
+        candidate=StackPlan(python=pythons["candidate"]),
+        checkpoint=CheckpointPlan(
+            modes=("async",), stack=(NamedStack(name="2.13.0", python=pythons["2.13.0"]),), known_good=str(older)
+        ),
+    )
+    cell_dir = out_dir / "cells" / "checkpoint"
+    cell_dir.mkdir(parents=True)
+    context = CellContext(
+        plan=plan,
+        stacks={name: Stack(name=name, python=python) for name, python in pythons.items()},
+        out_dir=out_dir,
+        cell_dir=cell_dir,
+        environ=dict(os.environ),
+        interrupt=Interrupt(),
+        listener=NoopListener(),
+    )
+    return CheckpointCell(plan).run(context), out_dir
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    mine = [process.cmdline() for process in psutil.Process().children(recursive=True) if process.is_running()]
+    assert not [command for command in mine if "hangdrill.rank.checkpoint" in command]
+
+
+def test_the_pair_table_is_the_measured_one(certified):
+    result, _ = certified
+    assert pairs_markdown(result.checkpoint_pairs).partition("\n\n")[0] + "\n" == MEASURED
+
+
+def test_the_refusal_says_its_cause_in_words_and_as_torch_does(certified):
+    result, _ = certified
+    refused = [pair for pair in result.checkpoint_pairs if pair.outcome is Outcome.REFUSED]
+    assert len(refused) == 4  # two layouts on two older stacks
+    for pair in refused:
+        assert "its .metadata is in the form of torch 2.15" in pair.detail
+        assert "too many values to unpack (expected 5)" in pair.detail
+
+
+def test_parameters_optimizer_and_step_were_compared(certified):
+    result, _ = certified
+    equal = [pair for pair in result.checkpoint_pairs if pair.outcome is Outcome.EQUAL]
+    assert len(equal) == 14
+    assert all("36 tensors and 26 values of 2 ranks are bit-equal" in pair.detail for pair in equal)
+
+
+def test_the_lines_say_one_way_and_where_to_restart(certified):
+    result, out_dir = certified
+    lines = {line.id.rpartition("/")[2]: line for line in result.lines}
+    assert {name: line.verdict for name, line in lines.items()} == {
+        "own": Verdict.PASS,
+        "forward": Verdict.PASS,
+        "way-back": Verdict.FAIL,
+        "last-known-good": Verdict.PASS,
+        "duplicate": Verdict.PASS,
+    }
+    assert f"a rollback restarts from {out_dir / 'older'}" in lines["way-back"].detail
+    assert (
+        "the baseline reads 3 tensors and 1 values of 1 ranks, and the candidate the same"
+        in lines["last-known-good"].detail
+    )
+
+
+def test_the_candidates_first_checkpoint_has_a_whole_copy(certified):
+    result, out_dir = certified
+    (line,) = [line for line in result.lines if line.id == "checkpoint/duplicate"]
+    assert look(out_dir / line.detail.split()[0]).is_whole
+
+
+def test_the_difference_is_found_by_itself(certified):
+    result, _ = certified
+    (found,) = result.differences
+    assert (found.line, found.declared) == ("checkpoint/way-back", False)
+
+
+def test_every_negative_control_held(certified):
+    result, _ = certified
+    assert [(control.name.rpartition("/")[2], control.held) for control in result.controls] == [
+        ("flipped-byte", True),
+        ("missing-shard", True),
+        ("cut-shard", True),
+        ("unfinished", True),
+        ("other-bytes", True),
+    ]
+    assert "has other bytes" in result.controls[-1].detail
+
+
+def test_every_file_of_evidence_is_an_artifact(certified):
+    result, out_dir = certified
+    named = {file.path for file in result.artifacts}
+    assert {path for line in result.lines for path in line.evidence} <= named
+    assert all((out_dir / path).is_file() for path in named)
+
+
+def _drill(tmp_path, **about):
+    options = DrillOptions(variants=(PLAIN,), cwd=tmp_path, **about)
+    return PairDrill(options, work_dir=tmp_path, out_dir=tmp_path, interrupt=Interrupt())
+
+
+def test_a_restore_that_hangs_is_bounded_and_says_where_it_was(tmp_path):
+    saved = _drill(tmp_path).save(this_stack())
+    (found,) = _drill(tmp_path, limit_s=0.0001).restore(saved, this_stack("b"))
+    assert found.outcome is Outcome.HUNG
+    assert 'a rank was in File "' in found.detail
+    assert any(path.endswith(".stacks") for path in found.evidence)
+
+
+def test_a_rank_that_dies_in_a_restore_is_a_crash_and_one_way(tmp_path):
+    """On the stack `old` rank 1 aborts in a restore of what `new` saved, as a broken extension would."""
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    (planted / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if os.environ.get('RANK') == '1' and 'restore' in sys.orig_argv and '/new/' in ' '.join(sys.orig_argv):\n"
+        "    os.abort()\n"
+    )
+    table = drill_pairs(_drill(tmp_path), [this_stack("old", PYTHONPATH=str(planted)), this_stack("new")])
+    found = {(pair.saved_by, pair.restored_by): pair for pair in table.pairs}
+    assert (found["new", "old"].outcome, found["new", "old"].one_way) == (Outcome.CRASHED, True)
+    assert found["new", "old"].detail == "a rank died of signal 6"
+    assert [found[key].outcome for key in (("old", "old"), ("old", "new"), ("new", "new"))] == [Outcome.EQUAL] * 3
+
+
+def test_a_stack_whose_torch_does_not_import_is_unknown_and_the_others_go_on(tmp_path):
+    planted = tmp_path / "planted" / "torch"
+    (planted / "distributed").mkdir(parents=True)
+    (planted / "__init__.py").write_text("raise ImportError('libtorch.so: undefined symbol')\n")
+    broken = this_stack("broken", PYTHONPATH=str(planted.parent))
+    table = drill_pairs(_drill(tmp_path), [this_stack("good"), broken])
+    found = {(pair.saved_by, pair.restored_by): pair for pair in table.pairs}
+    assert found["good", "good"].outcome is Outcome.EQUAL
+    assert {found[key].outcome for key in found if "broken" in key} == {Outcome.UNKNOWN}
+    assert "undefined symbol" in found["good", "broken"].detail
