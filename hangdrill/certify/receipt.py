@@ -116,7 +116,7 @@ def _differences(
     plan: CertifyPlan, baseline: Stack, candidate: Stack, results: Sequence[CellResult]
 ) -> tuple[Difference, ...]:
     of_stacks: tuple[Difference, ...] = ()
-    if baseline.fingerprint is not None and candidate.fingerprint is not None:
+    if baseline.fingerprint is not None and candidate.fingerprint is not None and baseline.works and candidate.works:
         of_stacks = stack_differences(baseline.fingerprint, candidate.fingerprint)
     seen = tuple(difference for result in results for difference in result.differences)
     return marked((*of_stacks, *seen), plan.declared)
@@ -160,7 +160,7 @@ def _controls_line(controls: Sequence[Control]) -> Line:
 def _differences_line(differences: Sequence[Difference], baseline: Stack, candidate: Stack) -> Line:
     claim = "every difference between the stacks is declared in the plan"
     undeclared = [difference.what for difference in differences if not difference.declared]
-    missing = next((stack for stack in (baseline, candidate) if stack.fingerprint is None), None)
+    missing = next((stack for stack in (baseline, candidate) if not stack.works), None)
     verdict, mend = Verdict.PASS, ""
     detail = f"{len(differences)} differences, all declared" if differences else "no difference"
     if undeclared:

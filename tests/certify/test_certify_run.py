@@ -195,3 +195,10 @@ def test_a_fallback_that_expires_first_ends_the_receipt(tmp_path: Path) -> None:
         environ=os.environ,
     )
     assert run(tmp_path, [], loaded=loaded).valid_until == "2026-12-01T00:00:00Z"
+
+
+def test_a_stack_without_torch_is_not_compared_package_by_package(tmp_path: Path) -> None:
+    bare = fake_python(tmp_path / "c" / "python", torch="", packages=())
+    receipt = run(tmp_path, every_item(), loaded=a_plan(tmp_path, candidate=bare))
+    assert (receipt.verdict, receipt.differences) == (Verdict.UNKNOWN, ())
+    assert verdicts(receipt)["differences/declared"] is Verdict.UNKNOWN
