@@ -23,6 +23,10 @@ __all__ = [
 ]
 
 
+OF_ONE_HOST = ("_VISIBLE_DEVICES", "_CACHE_DIR", "_CACHE", "_CACHE_PATH", "TORCH_HOME")
+"""Ends of variables that say which GPUs and directories of a host a job has: recorded, and no part of the stack."""
+
+
 class Package(msgspec.Struct, frozen=True, kw_only=True):
     """An installed distribution. name is normalised (PEP 503); files_digest: over the hashes of its installed files."""
 
@@ -184,7 +188,8 @@ def _identity(stack: Fingerprint) -> Iterator[tuple[str, str]]:
     for extension in stack.extensions:
         yield f"extension:{extension.name}", f"{extension.version} for torch {extension.built_with or 'unknown'}"
     for name, value in sorted(stack.environment.items()):
-        yield f"env:{name}", value
+        if not name.endswith(OF_ONE_HOST):
+            yield f"env:{name}", value
     for package in stack.packages:
         parts = (package.version, package.source, package.files_digest)
         yield f"package:{package.name}", " ".join(part for part in parts if part)

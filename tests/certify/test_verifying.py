@@ -94,7 +94,15 @@ def test_one_changed_fact_of_the_stack_makes_it_stale_and_is_named(
     assert named in found.detail
 
 
-@pytest.mark.parametrize("changed", [{"host": "node-2"}, {"executable": "/b/bin/python"}, {"container": "docker"}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"host": "node-2"},
+        {"executable": "/b/bin/python"},
+        {"container": "docker"},
+        {"environment": {"NCCL_DEBUG": "WARN", "CUDA_VISIBLE_DEVICES": "3", "TORCHINDUCTOR_CACHE_DIR": "/tmp/x"}},
+    ],
+)
 def test_another_node_of_the_same_stack_is_not_stale(signed: Signed, changed: dict[str, Any]) -> None:
     fake_python(Path(signed.python), **changed)
     assert signed.answers()["stack"] is Verdict.PASS
