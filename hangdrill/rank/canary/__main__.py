@@ -18,7 +18,7 @@ from hangdrill.rank.canary.switch import plant_before_import, switch_facts
 def main() -> None:
     """Measure what the command line names."""
     options = parse_options()
-    plant_before_import(options.plant, os.environ)
+    plant_before_import(options.plants, os.environ)
     record = Record.from_environment(options.out, os.environ)
     record.facts["switch"] = switch_facts(os.environ)
     began_s = time.perf_counter()

@@ -89,7 +89,7 @@ def _init(job: Job) -> None:
     start_context(device)
     job.meet("begin")
     record.facts["creators"] = creators(dist.Backend)
-    plant_too_late(options.plant, os.environ)
+    plant_too_late(options.plants, os.environ)
     record.facts["switch"]["at_group"] = os.environ.get("TORCH_DIST_USE_NCCL2")
     record.save()  # if the ranks do not agree, the next call never returns
     before_bytes, began_s = held_bytes(device), time.perf_counter()
@@ -149,6 +149,7 @@ def _nccl_version() -> str | None:
 
 def _shutdown(job: Job) -> None:
     job.meet("shutdown")
+    job.record.mark("leaving")
     began_s = time.perf_counter()
     dist.destroy_process_group()
     job.record.measures["destroy_s"] = time.perf_counter() - began_s

@@ -10,13 +10,13 @@ PARTS = (
     "groups", "latency", "p2p", "dp", "fsdp", "tp", "pp", "2d", "several", "checkpoint", "foreign", "recover",
 )  # fmt: skip
 """In the order in which they run; "foreign" and "recover" end what the process can still do, so they are last."""
-PLANTS = ("none", "missing", "late", "value")
+PLANTS = ("missing", "late", "value")
 
 
 @dataclass(frozen=True)
 class Options:
     """sizes_bytes: of the messages that are timed. limit_s: of one part, after which the process writes its stacks and
-    ends. plant: a mistake made on purpose, "KIND:RANK" or "value:RANK=TEXT"."""
+    ends. plants: mistakes made on purpose, "missing:RANK", "late:RANK" or "value:RANK=TEXT"."""
 
     out: Path
     backend: str
@@ -28,7 +28,7 @@ class Options:
     sizes_bytes: tuple[int, ...]
     groups: int
     seed: int
-    plant: str
+    plants: tuple[str, ...]
 
 
 def parse_options() -> Options:
@@ -44,8 +44,9 @@ def parse_options() -> Options:
     parser.add_argument("--sizes-bytes", type=_sizes, default=(4096, 4 << 20))
     parser.add_argument("--groups", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--plant", type=_plant, default="none")
-    return Options(**vars(parser.parse_args()))
+    parser.add_argument("--plant", dest="plants", type=_plant, action="append", default=[])
+    given = vars(parser.parse_args())
+    return Options(**{**given, "plants": tuple(given["plants"])})
 
 
 def _parts(text: str) -> tuple[str, ...]:

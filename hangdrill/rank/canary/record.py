@@ -77,7 +77,7 @@ class Record:
     def part(self, name: str, *, limit_s: float) -> Iterator[None]:
         """Run one part: what it raises is recorded and the next part may be tried; beyond limit_s the process writes
         its stacks beside the record and ends, by a thread of C that needs no GIL."""
-        self.doing = name
+        self.doing, began_s = name, time.perf_counter()
         self.save()
         with self.path.with_suffix(".stacks").open("w", encoding="utf-8") as stacks:
             faulthandler.dump_traceback_later(limit_s, exit=True, file=stacks)
@@ -90,4 +90,5 @@ class Record:
                 faulthandler.cancel_dump_traceback_later()
         self.path.with_suffix(".stacks").unlink()
         self.doing = ""
+        self.measures[f"part_{name}_s"] = time.perf_counter() - began_s
         self.save()

@@ -4,7 +4,8 @@ Imports no torch. torch reads the variable once, when the backend's name is firs
 nothing, and only the exact value 0 means anything.
 """
 
-from collections.abc import Mapping, MutableMapping
+import contextlib
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,28 +29,33 @@ def creators(backend_registry: Any) -> dict[str, str]:
     ensure = getattr(backend_registry, "_ensure_backend_registered", None)
     if ensure is not None:
         for name in NAMES:
-            ensure(name)
+            with contextlib.suppress(Exception):  # a build without it; making a group would say why
+                ensure(name)
     plugins = getattr(backend_registry, "_plugins", {})
     return {name: plugins[name.upper()].creator_fn.__name__ for name in NAMES if name.upper() in plugins}
 
 
-def plant_before_import(plant: str, environ: MutableMapping[str, str]) -> None:
+def plant_before_import(plants: Sequence[str], environ: MutableMapping[str, str]) -> None:
     """The planted rank has no setting, or a wrong value; one that will come too late is not there yet."""
-    kind, _, rest = plant.partition(":")
-    rank, _, value = rest.partition("=")
-    if kind == "none" or rank != environ.get("RANK"):
-        return
-    if kind in ("missing", "late"):
+    for kind, value in _plants_of(plants, environ):
         environ.pop(SWITCH, None)
-    else:
-        environ[SWITCH] = value
+        if kind == "value":
+            environ[SWITCH] = value
 
 
-def plant_too_late(plant: str, environ: MutableMapping[str, str]) -> None:
+def plant_too_late(plants: Sequence[str], environ: MutableMapping[str, str]) -> None:
     """Set it right, once torch has looked."""
-    kind, _, rank = plant.partition(":")
-    if kind == "late" and rank == environ.get("RANK"):
+    if any(kind == "late" for kind, _ in _plants_of(plants, environ)):
         environ[SWITCH] = "0"
+
+
+def _plants_of(plants: Sequence[str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """(kind, value) of this rank's."""
+    for plant in plants:
+        kind, _, rest = plant.partition(":")
+        rank, _, value = rest.partition("=")
+        if rank == environ.get("RANK"):
+            yield kind, value
 
 
 def _at_exec() -> str | None:

@@ -52,7 +52,7 @@ def descend(model: Any) -> None:
 
 
 def timed_steps(job: "Job", name: str, step: Step) -> None:
-    """Record `name`_step_s, the mean of --steps steps, one after another."""
+    """Record `name`_step_s, the mean of --steps steps one after another, and how many steps were made in all."""
     for _ in range(WARM_STEPS):
         step()
     synchronize(job.device)
@@ -62,6 +62,7 @@ def timed_steps(job: "Job", name: str, step: Step) -> None:
         step()
     synchronize(job.device)
     job.record.measures[f"{name}_step_s"] = (time.perf_counter() - began_s) / job.options.steps
+    job.record.measures[f"{name}_steps"] = WARM_STEPS + job.options.steps
 
 
 def plain_step(model: Any, inputs: Any) -> Step:

@@ -1,0 +1,147 @@
+"""The canary cell: both stacks measured pair by pair, one job a run; and which other cells a plan's canary has."""
+
+import msgspec
+
+from hangdrill.certify.canary_lines import judge_measure
+from hangdrill.certify.canary_others import LazyCell, MultiNodeCell
+from hangdrill.certify.canary_records import CanaryRun
+from hangdrill.certify.canary_results import evidence_of, samples_by_name
+from hangdrill.certify.canary_runs import PairRuns, Side, run_pairs
+from hangdrill.certify.canary_work import work_done, work_measured
+from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
+from hangdrill.certify.compare_samples import Rule
+from hangdrill.certify.measures import PART_OF, limit_of, measured_of
+from hangdrill.certify.stacks import BASELINE, CANDIDATE
+from hangdrill.model.certify_plan import CertifyPlan, Topology
+from hangdrill.model.receipt import Difference, Item, Line
+from hangdrill.model.verdict import Verdict
+
+__all__ = ["CanaryCell", "canary_cells", "parts_of"]
+
+BASE_PARTS = ("groups", "latency", "dp", "checkpoint", "recover")
+JOB_S = {False: 9.0, True: 25.0}
+"""One canary job on an idle machine, by whether it uses GPUs."""
+BACKEND = "single-node/backend"
+
+
+def canary_cells(plan: CertifyPlan) -> tuple["CanaryCell | LazyCell | MultiNodeCell", ...]:
+    """The cells of the canary matrix."""
+    lazy = (LazyCell(plan),) if plan.workload.backend == "nccl" else ()
+    several = Topology.MULTI_NODE in plan.topologies
+    return (CanaryCell(plan), *lazy, *((MultiNodeCell(),) if several else ()))
+
+
+class CanaryCell:
+    """Baseline against candidate: one job measures everything, so a pair costs two starts."""
+
+    id = "canary/stacks"
+    topology = ""
+    title = "both stacks measured, pair by pair"
+
+    def __init__(self, plan: CertifyPlan) -> None:
+        self._plan = plan
+        self._measured = (*measured_of(plan), work_measured(plan))
+
+    @property
+    def needs(self) -> Needs:
+        """Both stacks; a GPU a rank where the backend uses them."""
+        work = self._plan.workload
+        return Needs(gpus=work.nproc_per_node if "nccl" in work.backend else 0)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """A line for each measure, and the backend by class."""
+        backend = Claim(
+            id=f"{self.id}/{BACKEND}",
+            item=Item.BACKEND,
+            topology=Topology.SINGLE_NODE.value,
+            claim="every rank of a stack ran the same backend class, in every run",
+        )
+        lines = [
+            Claim(id=f"{self.id}/{one.name}", item=one.item, topology=one.topology.value, claim=one.claim)
+            for one in self._measured
+        ]
+        return (backend, *lines)
+
+    @property
+    def estimate_s(self) -> float:
+        """Two jobs a pair."""
+        return 2 * self._plan.workload.pairs * JOB_S["nccl" in self._plan.workload.backend]
+
+    def run(self, context: CellContext) -> CellResult:
+        """All pairs, then every line from the same runs."""
+        plan = context.plan
+        old, new = (Side(name=name, stack=name, backend=plan.workload.backend) for name in (BASELINE, CANDIDATE))
+        runs = run_pairs(context, old, new, parts=parts_of(plan), pairs=plan.workload.pairs)
+        files = evidence_of(context, runs)
+        paths = tuple(file.path for file in files)
+        judged = [
+            judge_measure(
+                one,
+                runs,
+                cell=self.id,
+                limit=limit_of(one.measure, plan.thresholds),
+                rule=Rule(),
+                declared=plan.declared,
+                evidence=paths,
+            )
+            for one in self._measured
+        ]
+        backend, difference = _backend_line(f"{self.id}/{BACKEND}", runs, paths)
+        found = [one.difference for one in judged if one.difference is not None]
+        return CellResult(
+            id=self.id,
+            lines=(backend, *(_noted(one.line, runs) for one in judged)),
+            differences=(*((difference,) if difference else ()), *found),
+            samples=samples_by_name(self._measured, judged),
+            work=tuple(work for role in (BASELINE, CANDIDATE) if (work := work_done(role, runs, plan)) is not None),
+            artifacts=files,
+        )
+
+
+def parts_of(plan: CertifyPlan) -> tuple[str, ...]:
+    """What the plan's topologies need measured, recovery last."""
+    transfers = ("p2p",) if plan.workload.nproc_per_node > 1 else ()
+    spread = tuple(PART_OF[topology] for topology in plan.topologies if topology in PART_OF)
+    return tuple(dict.fromkeys((*BASE_PARTS[:2], *transfers, *BASE_PARTS[2:3], *spread, *BASE_PARTS[3:])))
+
+
+def _backend_line(name: str, runs: PairRuns, evidence: tuple[str, ...]) -> tuple[Line, Difference | None]:
+    """By the class of the group, which alone proves what ran."""
+    classes = {role: _classes(getattr(runs, role)) for role in (BASELINE, CANDIDATE)}
+    line = Line(
+        id=name,
+        item=Item.BACKEND,
+        topology=Topology.SINGLE_NODE.value,
+        verdict=Verdict.PASS,
+        claim="every rank of a stack ran the same backend class, in every run",
+        detail="; ".join(f"{role} {', '.join(found) or 'none seen'}" for role, found in classes.items()),
+        evidence=evidence,
+    )
+    if any(len(found) > 1 for found in classes.values()):
+        mend = "find out which ranks have other variables: see creators and switch in runs.json"
+        return msgspec.structs.replace(line, verdict=Verdict.FAIL, mend=mend), None
+    if not all(classes.values()):
+        mend = "see the logs beside runs.json"
+        return msgspec.structs.replace(line, verdict=Verdict.UNKNOWN, mend=mend), None
+    (old,), (new,) = classes[BASELINE], classes[CANDIDATE]
+    if old == new:
+        return line, None
+    return line, Difference(line=name, what="backend class", baseline=old, candidate=new)
+
+
+def _classes(runs: tuple[CanaryRun, ...]) -> tuple[str, ...]:
+    found = {record.facts.backend_class for run in runs for record in run.ranks if record.facts.backend_class}
+    return tuple(sorted(found))
+
+
+def _noted(line: Line, runs: PairRuns) -> Line:
+    """A 2D mesh of two ranks is none: the line says so."""
+    if line.topology != Topology.MESH_2D.value:
+        return line
+    meshes = {record.facts.mesh for run in (*runs.baseline, *runs.candidate) for record in run.ranks}
+    flat = next((mesh for mesh in meshes if 1 in mesh), None)
+    if flat is None:
+        return line
+    note = f"; the mesh is {flat[0]} x {flat[1]}: take 4 ranks or more for a true one"
+    return msgspec.structs.replace(line, detail=line.detail + note)

@@ -1,0 +1,76 @@
+"""Pairs of canary jobs: one of each side, right after each other, in changing order. Judges nothing."""
+
+from pathlib import Path
+
+import msgspec
+
+from hangdrill.certify.canary_jobs import CanaryJob, run_canary
+from hangdrill.certify.canary_records import CanaryRun
+from hangdrill.certify.cells import CellContext
+from hangdrill.certify.measures import sizes_bytes
+
+__all__ = ["PairRuns", "Side", "run_pairs"]
+
+HOPELESS_RUNS = 2
+"""After this many runs of a side without a process group, the rest would end the same way."""
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two that are compared. name: as the receipt calls it. stack: whose Python and environment it has."""
+
+    name: str
+    stack: str
+    backend: str
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class PairRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs of both sides: run i of the one was right beside run i of the other."""
+
+    baseline: tuple[CanaryRun, ...] = ()
+    candidate: tuple[CanaryRun, ...] = ()
+    gave_up: str = ""
+    """Why no more pairs were run; empty when all were."""
+
+
+def run_pairs(context: CellContext, baseline: Side, candidate: Side, *, parts: tuple[str, ...], pairs: int) -> PairRuns:
+    """Run them all, and keep every record in the cell's runs.json. Raises MachineError, Interrupted."""
+    found: dict[str, list[CanaryRun]] = {"baseline": [], "candidate": []}
+    sides = {"baseline": baseline, "candidate": candidate}
+    gave_up = ""
+    for pair in range(pairs):
+        for role in ("baseline", "candidate") if pair % 2 == 0 else ("candidate", "baseline"):
+            side = sides[role]
+            context.listener.phase("canary", f"pair {pair + 1} of {pairs}, {side.name}")
+            directory = context.cell_dir / f"{pair + 1:02d}-{role}"
+            found[role].append(run_canary(_job(context, side, directory, parts), context.interrupt))
+        gave_up = next((why for side, runs in found.items() if (why := _hopeless(side, runs))), "")
+        if gave_up:
+            break
+    runs = PairRuns(baseline=tuple(found["baseline"]), candidate=tuple(found["candidate"]), gave_up=gave_up)
+    (context.cell_dir / "runs.json").write_bytes(msgspec.json.format(msgspec.json.encode(runs), indent=1))
+    return runs
+
+
+def _hopeless(role: str, runs: list[CanaryRun]) -> str:
+    last = runs[-HOPELESS_RUNS:]
+    if len(last) < HOPELESS_RUNS or any(run.slowest("first_collective_s") is not None for run in last):
+        return ""
+    return f"the {role} made no process group in {HOPELESS_RUNS} runs one after the other: {last[-1].trouble()}"
+
+
+def _job(context: CellContext, side: Side, directory: Path, parts: tuple[str, ...]) -> CanaryJob:
+    work = context.plan.workload
+    sizes = ",".join(map(str, sizes_bytes(side.backend)))
+    return CanaryJob(
+        python=context.stacks[side.stack].python,
+        environ=context.job_environ(side.stack),
+        directory=directory,
+        backend=side.backend,
+        ranks=work.nproc_per_node,
+        parts=parts,
+        options=("--steps", str(work.steps), "--sizes-bytes", sizes, "--seed", str(context.plan.seed)),
+        variables=side.variables,
+        max_restarts=1 if "recover" in parts else 0,
+        deadline_s=work.deadline_s,
+    )
