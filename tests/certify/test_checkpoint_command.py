@@ -1,0 +1,92 @@
+"""`hangdrill checkpoint look|duplicate|pairs` from outside: words and exit codes."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from checkpoint_cases import old_form, save_alone
+
+from hangdrill.certify.checkpoint_controls import drop_shard, flip_byte
+from hangdrill.cli import run_command
+from hangdrill.model.errors import ExitCode
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "train_checkpoint.py"
+
+
+@pytest.fixture
+def whole(tmp_path):
+    save_alone(tmp_path / "whole")
+    return tmp_path / "whole"
+
+
+def test_look_says_whole_and_which_torch_can_read_it(whole, tmp_path, capsys):
+    assert run_command(["checkpoint", "look", str(whole)]) == ExitCode.PASS
+    assert "whole\n  4 tensors and values, written in a form that can be read by torch 2.15 and newer alone" in (
+        capsys.readouterr().out
+    )
+    with old_form():
+        save_alone(tmp_path / "old")
+    assert run_command(["checkpoint", "look", str(tmp_path / "old")]) == ExitCode.PASS
+    assert "torch 2.14 and older too" in capsys.readouterr().out
+
+
+def test_look_fails_for_damage_and_names_it(whole, capsys):
+    flip_byte(whole)
+    assert run_command(["checkpoint", "look", str(whole)]) == ExitCode.FAIL
+    assert capsys.readouterr().out.startswith("damaged\n  __0_0.distcp, model.")
+    drop_shard(whole)
+    assert run_command(["checkpoint", "look", "--json", str(whole)]) == ExitCode.FAIL
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["problems"]) == ("partial", ["__0_0.distcp is missing"])
+
+
+def test_look_at_something_else_is_the_users_mistake(tmp_path, capsys):
+    assert run_command(["checkpoint", "look", str(tmp_path)]) == ExitCode.USAGE
+    assert "name the directory that holds .metadata" in capsys.readouterr().err
+
+
+def test_duplicate_copies_a_whole_one_and_refuses_a_broken_one(whole, tmp_path, capsys):
+    assert run_command(["checkpoint", "duplicate", str(whole), str(tmp_path / "copy")]) == ExitCode.PASS
+    assert "2 files" in capsys.readouterr().out
+    assert run_command(["checkpoint", "look", str(tmp_path / "copy")]) == ExitCode.PASS
+    flip_byte(whole)
+    assert run_command(["checkpoint", "duplicate", str(whole), str(tmp_path / "again")]) == ExitCode.USAGE
+    assert "not copied: the checkpoint is damaged" in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()
+
+
+def test_pairs_of_a_python_without_torch_are_unknown(tmp_path, capsys):
+    out = tmp_path / "out"
+    code = run_command(["checkpoint", "pairs", "a=/gone/python", "--out", str(out), "--layout", "plain"])
+    assert code == ExitCode.UNKNOWN
+    assert "/gone/python does not exist" in capsys.readouterr().out
+
+
+def test_pairs_never_writes_into_a_directory_that_is_not_empty(tmp_path, capsys):
+    (tmp_path / "x").touch()
+    assert run_command(["checkpoint", "pairs", "a=/gone", "--out", str(tmp_path)]) == ExitCode.USAGE
+    assert "name a new directory" in capsys.readouterr().err
+
+
+def test_a_strange_name_of_a_stack_is_refused(tmp_path, capsys):
+    assert run_command(["checkpoint", "pairs", "../x=/gone", "--out", str(tmp_path / "o")]) == ExitCode.USAGE
+    assert "not a name of a stack" in capsys.readouterr().err
+
+
+@pytest.mark.torchrun
+@pytest.mark.timeout(900)
+def test_the_example_of_the_page_is_restored_bit_equal_as_a_script_of_ones_own(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(EXAMPLE.parents[2])
+    page = (EXAMPLE.parents[1] / "checkpoints.md").read_text()
+    words = {key: page.partition(f'    {key} = "')[2].partition('"')[0] for key in ("save", "restore")}
+    assert all("docs/examples/train_checkpoint.py" in word for word in words.values())
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    layouts = ["--layout", "plain", "--mode", "sync", "--save", words["save"], "--restore", words["restore"]]
+    out = ["--out", str(tmp_path / "out"), "--json"]
+    code = run_command(["checkpoint", "pairs", f"a={sys.executable}", *out, *layouts])
+    rows = {row["layout"]: row for row in json.loads(capsys.readouterr().out)}
+    assert code == ExitCode.PASS, rows
+    assert {layout: row["outcome"] for layout, row in rows.items()} == {"plain": "equal", "script": "equal"}
+    assert rows["script"]["detail"] == "16 tensors and 26 values of 2 ranks are bit-equal"
