@@ -1,4 +1,4 @@
-"""Mistakes with the fallback, made on purpose in real ranks: each must be found, else the rollback's lines prove nothing.
+"""Mistakes with the fallback, made on purpose in real ranks: each must be found, else no line proves anything.
 
 The ranks meet over gloo, for those of an NCCL group that do not agree would wait for one another for good; what is
 looked at is what torch has registered in each of them, which is what an NCCL group would be made of.
