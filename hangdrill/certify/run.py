@@ -30,7 +30,7 @@ from hangdrill.certify.selection import chosen
 from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
 from hangdrill.drill.layout import write_json
 from hangdrill.drill.waiting import Interrupt, handling_signals
-from hangdrill.model.errors import Interrupted
+from hangdrill.model.errors import Interrupted, MachineError
 from hangdrill.model.receipt import CellRecord, Line, Receipt, StackRecord
 from hangdrill.report.progress import Listener, NoopListener
 
@@ -86,8 +86,8 @@ def certify(
     selected = {cell.id for cell in chosen(every, only)}
     began = clock()
     with open_out(out_dir, resume=resume) as out, Interrupt() as interrupt, handling_signals(interrupt):
-        out.plan.write_text(loaded.record.text, encoding="utf-8")
         try:
+            out.plan.write_text(loaded.record.text, encoding="utf-8")
             stacks = read_stacks(loaded, environ, interrupt, watcher)
             write_json(out.stacks, [stack.record() for stack in stacks.values()])
             before = open_ring(plan.ring, stacks[CANDIDATE], now=began, environ=environ)
@@ -95,6 +95,10 @@ def certify(
             results = [
                 run.take_or_run(cell, at, len(every), selected=cell.id in selected) for at, cell in enumerate(every, 1)
             ]
+        except OSError as error:
+            what = f"the system refused: {error.strerror or error}"
+            hint = f"mend it; the same command with --resume --out {out_dir} goes on"
+            raise MachineError(what, where=error.filename or "", next_step=hint) from error
         except Interrupted as error:
             hint = f"the same command with --resume --out {out_dir} goes on"
             raise Interrupted(error.what, next_step=hint) from error

@@ -1,25 +1,24 @@
 """`hangdrill stack`: the fingerprint of a software environment, as a certification records it."""
 
 import os
-import sys
 
 import click
 
-from hangdrill.cli.output import console, print_json
+from hangdrill.cli.output import console, print_json, python_of
 
 __all__ = ["stack"]
 
 
 @click.command()
-@click.argument("python", default=sys.executable, metavar="[PYTHON]")
+@click.argument("python", required=False, metavar="[PYTHON]")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Set for this stack; may be repeated.")
 @click.option("--deadline-s", type=click.FloatRange(min=1), default=180.0, show_default=True, help="Longest answer.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.fingerprint/1, with every package.")
-def stack(python: str, *, variables: tuple[str, ...], deadline_s: float, as_json: bool) -> int:
+def stack(python: str | None, *, variables: tuple[str, ...], deadline_s: float, as_json: bool) -> int:
     """Print the fingerprint of a stack: its torch, commit, wheel, driver, NCCL, network, GPUs, extensions, packages.
 
     PYTHON is the Python of the environment, VENV/bin/python, or any program that runs one (a script around
-    `docker run -i IMAGE python "$@"`). Nothing is installed there.
+    `docker run -i IMAGE python "$@"`); default: HANGDRILL_PYTHON, or this one. Nothing is installed there.
     """
     from hangdrill.certify.fingerprints import read_stack
     from hangdrill.drill.waiting import Interrupt, handling_signals
@@ -28,7 +27,14 @@ def stack(python: str, *, variables: tuple[str, ...], deadline_s: float, as_json
 
     env = dict(_pair(text) for text in variables)
     with Interrupt() as interrupt, handling_signals(interrupt):
-        found = read_stack("stack", python, env=env, environ=os.environ, interrupt=interrupt, deadline_s=deadline_s)
+        found = read_stack(
+            "stack",
+            python_of(python, os.environ),
+            env=env,
+            environ=os.environ,
+            interrupt=interrupt,
+            deadline_s=deadline_s,
+        )
     if found.fingerprint is not None:
         if as_json:
             print_json({**_builtins(found.fingerprint), "digest": found.fingerprint.digest})

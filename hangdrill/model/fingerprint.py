@@ -6,7 +6,7 @@ every node that runs the same stack.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -183,8 +183,8 @@ def _identity(stack: Fingerprint) -> Iterator[tuple[str, str]]:
     yield "torch.changed-files", ", ".join(stack.changed_files)
     yield "nccl", stack.nccl or ""
     yield "driver", stack.driver or ""
-    yield "gpus", ", ".join(gpu.name for gpu in stack.gpus)
-    yield "hcas", ", ".join(f"{hca.kind} {hca.firmware} {hca.link_layer}".strip() for hca in stack.hcas)
+    yield "gpus", _kinds(gpu.name for gpu in stack.gpus)
+    yield "hcas", _kinds(f"{hca.kind} {hca.firmware} {hca.link_layer}".strip() for hca in stack.hcas)
     for extension in stack.extensions:
         yield f"extension:{extension.name}", f"{extension.version} for torch {extension.built_with or 'unknown'}"
     for name, value in sorted(stack.environment.items()):
@@ -193,3 +193,8 @@ def _identity(stack: Fingerprint) -> Iterator[tuple[str, str]]:
     for package in stack.packages:
         parts = (package.version, package.source, package.files_digest)
         yield f"package:{package.name}", " ".join(part for part in parts if part)
+
+
+def _kinds(names: Iterable[str]) -> str:
+    """Each kind once: how many a node has is no matter of the stack."""
+    return ", ".join(sorted(set(names)))

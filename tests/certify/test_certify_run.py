@@ -167,6 +167,28 @@ def test_a_directory_in_use_or_not_empty_is_refused(tmp_path: Path) -> None:
         run(tmp_path, [], resume=True)
 
 
+def test_two_certifications_do_not_share_a_directory(tmp_path: Path) -> None:
+    def second(context: CellContext) -> CellResult:
+        with pytest.raises(UsageError, match="another hangdrill works"):
+            run(tmp_path, [], resume=True)
+        return CellResult(id="fake/one")
+
+    run(tmp_path, [FakeCell(does=second)])
+
+
+def test_a_disk_that_refuses_is_the_machines_fault(tmp_path: Path) -> None:
+    (tmp_path / "out" / "plan.toml").mkdir(parents=True)
+    with pytest.raises(UsageError, match="no certification to resume"):
+        run(tmp_path, [], resume=True)
+
+    def block(context: CellContext) -> CellResult:
+        (context.out_dir / "receipt.json").mkdir()
+        return CellResult(id="fake/one")
+
+    with pytest.raises(MachineError):
+        run(tmp_path / "2", [FakeCell(does=block)])
+
+
 def test_an_undeclared_difference_is_a_finding_and_a_declared_one_is_not(tmp_path: Path) -> None:
     changed = fake_python(tmp_path / "c" / "python", nccl="2.31.0")
     found = run(tmp_path, every_item(), loaded=a_plan(tmp_path, candidate=changed))

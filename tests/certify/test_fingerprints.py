@@ -192,6 +192,15 @@ def test_an_editable_and_a_git_package_say_where_they_come_from(made: Environmen
     assert found["there"] == "git+https://git/x@abc"
 
 
+def test_a_secret_is_told_by_its_hash_alone(made: Environment) -> None:
+    made.torch()
+    found = made.read(TORCHX_TOKEN="swordfish", TORCH_FR_BUFFER_SIZE="2000").fingerprint
+    assert found is not None
+    assert "swordfish" not in str(found)
+    assert found.environment["TORCHX_TOKEN"].startswith("sha256:")
+    assert found.environment["TORCH_FR_BUFFER_SIZE"] == "2000"
+
+
 def test_a_virtual_environment_is_not_resolved_to_its_base(tmp_path: Path) -> None:
     link = tmp_path / "bin" / "python"
     link.parent.mkdir()
@@ -209,3 +218,14 @@ def test_the_torch_of_these_tests_has_a_whole_fingerprint() -> None:
     assert found.wheel.startswith("torch-")
     assert found.changed_files == ()
     assert (found.nccl is not None) == (found.build == "cuda")
+
+
+def test_packages_of_a_conda_environment_are_part_of_the_stack(tmp_path: Path) -> None:
+    import venv
+
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    (tmp_path / "env" / "conda-meta").mkdir()
+    (tmp_path / "env" / "conda-meta" / "nccl-2.30.7-h0_1.json").write_text("{}")
+    found = read_stack("x", str(tmp_path / "env/bin/python"), env={}, environ=os.environ).fingerprint
+    assert found is not None
+    assert ("conda/nccl", "2.30.7 h0_1") in [(one.name, one.version) for one in found.packages]

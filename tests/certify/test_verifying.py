@@ -100,6 +100,7 @@ def test_one_changed_fact_of_the_stack_makes_it_stale_and_is_named(
         {"host": "node-2"},
         {"executable": "/b/bin/python"},
         {"container": "docker"},
+        {"gpus": fingerprint().gpus[:1]},
         {"environment": {"NCCL_DEBUG": "WARN", "CUDA_VISIBLE_DEVICES": "3", "TORCHINDUCTOR_CACHE_DIR": "/tmp/x"}},
     ],
 )

@@ -1,6 +1,7 @@
 """The machine below a stack: driver, GPUs, NVLink, network, container. Reads files and NVML; sets up no GPU."""
 
 import ctypes
+import hashlib
 import os
 import platform
 import re
@@ -20,7 +21,14 @@ MOST_GPUS = 64
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that change what torch, NCCL and the network do."""
-    return {name: environ[name] for name in sorted(environ) if name.startswith(MATTER)}
+    return {name: _shown(name, environ[name]) for name in sorted(environ) if name.startswith(MATTER)}
+
+
+def _shown(name: str, value: str) -> str:
+    """The value; of what may be a secret only a hash, which still tells two of them apart."""
+    if re.search(r"TOKEN|SECRET|PASSWORD|CREDENTIAL|(^|_)KEY($|_)", name):
+        return f"sha256:{hashlib.sha256(value.encode(errors='replace')).hexdigest()[:16]}"
+    return value
 
 
 def machine() -> tuple[dict[str, Any], list[str]]:

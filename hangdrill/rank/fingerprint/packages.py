@@ -3,8 +3,10 @@
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 __all__ = ["digest_of_all", "normalised", "packages", "recorded_files"]
@@ -25,7 +27,18 @@ def packages() -> list[dict[str, str]]:
                 "files_digest": _files_digest(dist),
                 "source": _source(dist),
             }
-    return [found[name] for name in sorted(found)]
+    return [found[name] for name in sorted(found)] + _conda_packages()
+
+
+def _conda_packages() -> list[dict[str, str]]:
+    """Of a conda environment, whose compilers, NCCL and MPI are no Python packages: NAME-VERSION-BUILD.json each."""
+    found = []
+    for path in sorted((Path(sys.prefix) / "conda-meta").glob("*.json")):
+        name, _, rest = path.stem.rpartition("-")[0].rpartition("-")
+        if name:
+            version = f"{rest} {path.stem.rpartition('-')[2]}"
+            found.append({"name": f"conda/{name}", "version": version, "files_digest": "", "source": ""})
+    return found
 
 
 def digest_of_all(tables: Sequence[dict[str, str]]) -> str:
