@@ -71,7 +71,10 @@ def cluster_order(request: LaunchRequest, settings: Kubernetes) -> PodOrder:
 
 def _torchrun(request: LaunchRequest, settings: Kubernetes) -> tuple[str, ...]:
     """In one pod as on one host. In several, the first pod hosts the store, and a pod's index is its node's rank."""
-    alone = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--rdzv-id", request.run_id)
+    alone = (
+        *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--rdzv-id", request.run_id),
+        *("--local-addr", "127.0.0.1"),
+    )
     together = (
         "--node-rank",
         "$(JOB_COMPLETION_INDEX)",

@@ -2,9 +2,10 @@
 
 What is reduced, because this podman does not know it (docs/kubernetes.md lists the same):
 
-- the native sidecar becomes a plain container: it starts beside the ranks, and a graceful stop ends both at once
+- the native sidecar becomes a plain container: it starts beside the ranks and not before them
 - the run volume with its sub-paths becomes one hostPath for each part
 - an emptyDir is a directory of podman's, on disk, whatever its medium; its name must be the run's own
+- $(POD_NAME) in a command is replaced here; no other name is
 - resources, node selector, service account, the seccomp profile and most of the Downward API are left out
 - the network is the host's, as in every drill on one host
 
@@ -37,7 +38,7 @@ def reduced(
             pairs.append(_of_host(Mount(source=log_path, target=log_path, writable=True), "log"))
         pairs += [_of_host(mount, f"host{number}") for number, mount in _numbered(container["name"], host)]
         made.update({volume["name"]: volume for volume, _ in pairs})
-        containers.append(_plain(container, [mount for _, mount in pairs], log_path, directory))
+        containers.append(_plain(container, [mount for _, mount in pairs], log_path, directory, job_name(run_id)))
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -71,8 +72,8 @@ def empty_dirs_of(pod: Document, container: str) -> dict[str, str]:
     return {mount["mountPath"]: mount["name"] for mount in found["volumeMounts"] if mount["name"] in names}
 
 
-def _plain(container: Document, mounts: list[Document], log_path: str, directory: str) -> Document:
-    command = container["command"]
+def _plain(container: Document, mounts: list[Document], log_path: str, directory: str, pod_name: str) -> Document:
+    command = [_replaced(word, pod_name) for word in container["command"]]
     if container["name"] == RANKS:
         command = ["/bin/sh", "-c", _INTO_THE_LOG, log_path, *command]
     return {
@@ -81,10 +82,19 @@ def _plain(container: Document, mounts: list[Document], log_path: str, directory
         "imagePullPolicy": "Never",
         "command": command,
         "workingDir": "/" if container["name"] == COLLECTOR else directory,
-        "env": [one for one in container["env"] if "value" in one or one["name"] == "POD_NAME"],
+        "env": [
+            {"name": one["name"], "value": _replaced(one["value"], pod_name)} if "value" in one else one
+            for one in container["env"]
+            if "value" in one or one["name"] == "POD_NAME"
+        ],
         "securityContext": container["securityContext"],
         "volumeMounts": mounts,
     }
+
+
+def _replaced(text: str, pod_name: str) -> str:
+    """This podman replaces no $(NAME) by itself, and $$(NAME) neither."""
+    return text.replace("$$(", "\0").replace("$(POD_NAME)", pod_name).replace("\0", "$(")
 
 
 def _own(mount: Document, volumes: dict[str, Document], run_id: str) -> tuple[Document, Document]:

@@ -8,6 +8,7 @@ import json
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from hangdrill.launchers.kubernetes_manifest import job_name
-from hangdrill.launchers.kubernetes_pod import CONTROLLER_LABEL, RUN_LABEL, Document
+from hangdrill.launchers.kubernetes_pod import COLLECTOR, CONTROLLER_LABEL, RANKS, RUN_LABEL, Document
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
 
@@ -101,8 +102,15 @@ class Podman:
             self._call("kill", "--signal", number.name, f"{job_name(run_id)}-{name}")
 
     def stop(self, run_id: str, grace_s: int) -> None:
-        """TERM to every container of the pod, and KILL after `grace_s`."""
-        self._call("pod", "stop", "--ignore", "--time", str(grace_s), job_name(run_id), deadline_s=grace_s + 60.0)
+        """As a cluster ends a pod: TERM to the ranks, and to the collector once they are over; KILL after `grace_s`.
+
+        `podman pod stop` would also end the pause process, the pod's init, and with it everything at once by KILL.
+        """
+        until_s = time.monotonic() + grace_s
+        for name in (RANKS, COLLECTOR):
+            left_s = max(0, round(until_s - time.monotonic()))
+            container = f"{job_name(run_id)}-{name}"
+            self._call("stop", "--ignore", "--time", str(left_s), container, deadline_s=left_s + CALL_DEADLINE_S)
 
     def kill(self, run_id: str) -> None:
         """KILL to every container of the pod."""

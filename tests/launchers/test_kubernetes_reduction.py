@@ -109,3 +109,10 @@ def test_missing_podman_is_the_machines_fault_with_the_next_step(tmp_path):
     request = box_request(prepare_run(tmp_path), environ={"PATH": str(tmp_path)})
     with pytest.raises(MachineError, match=r"podman is not installed(.|\n)*apt-get install podman"):
         launcher.check(request)
+
+
+def test_names_in_parentheses_mean_what_they_mean_in_a_cluster(played):
+    pod, _, _ = played(collector=("echo", "$(POD_NAME)"), environ={"A": "$(POD_NAME) $$", "PATH": "/usr/bin"})
+    env = {one["name"]: one.get("value") for one in containers(pod)["ranks"]["env"]}
+    assert env["A"] == "$(POD_NAME) $$", "the caller's own text stays as it is"
+    assert containers(pod)["collector"]["command"] == ["echo", "$(POD_NAME)"], "so does a command of hangdrill's"
