@@ -2,16 +2,27 @@
 
 from collections.abc import Callable, Sequence
 
+from hangdrill.certify.binding import binding_cells
+from hangdrill.certify.canary import canary_cells
 from hangdrill.certify.cells import Cell
 from hangdrill.certify.checkpoints import checkpoint_cells
 from hangdrill.certify.controls import control_cells
+from hangdrill.certify.drills import drill_cells
+from hangdrill.certify.rollback import rollback_cells
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.errors import InternalError
 
 __all__ = ["SOURCES", "cells_of"]
 
-SOURCES: tuple[Callable[[CertifyPlan], Sequence[Cell]], ...] = (control_cells, checkpoint_cells)
-"""Each gives its cells of a plan, without running anything: canary_cells, checkpoint_cells, ..."""
+SOURCES: tuple[Callable[[CertifyPlan], Sequence[Cell]], ...] = (
+    control_cells,
+    binding_cells,
+    canary_cells,
+    drill_cells,
+    checkpoint_cells,
+    rollback_cells,
+)
+"""Each gives its cells of a plan, without running anything."""
 
 
 def cells_of(plan: CertifyPlan) -> tuple[Cell, ...]:
