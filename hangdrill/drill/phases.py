@@ -204,9 +204,11 @@ def tear_down(session: Session, teardown: Teardown, *, healthy: bool) -> None:
 def _let_torch_end_it(session: Session) -> None:
     """Where torch is alone: once the other ranks are gone no dump comes any more, and torchrun would wait 30 s.
 
-    The collector's road needs the stalled rank as it is: a rank that hangs alone is a hang too.
+    The collector's road needs the stalled rank as it is: a rank that hangs alone is a hang too. A link that is cut stays
+    cut: what torchrun does then is part of what is drilled.
     """
-    alone = session.plan.scenario.recorder.trigger is not Trigger.COLLECTOR
+    scenario = session.plan.scenario
+    alone = scenario.recorder.trigger is not Trigger.COLLECTOR and not scenario.fault.on_host
     if alone and session.fault.state is FaultState.CONFIRMED and session.others_are_gone():
         session.release()
 

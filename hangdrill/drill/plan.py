@@ -185,6 +185,7 @@ def launch_request(plan: Plan, environ: Mapping[str, str]) -> LaunchRequest:
         nnodes=job.nnodes,
         nproc_per_node=job.nproc_per_node,
         max_restarts=job.max_restarts,
+        rendezvous=job.rendezvous,
         target=plan.target,
         args=plan.target_args,
         environ={**inherited, **plan.environment},

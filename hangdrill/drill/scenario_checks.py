@@ -99,6 +99,8 @@ def _job(scenario: Scenario) -> Iterator[Problem]:
         yield Problem("job.backend", "the backend has no name", 'for instance "gloo"')
     yield from _between("job.timeout_s", job.timeout_s, 0.0, MAX_TIMEOUT_S, "s", above=True)
     yield from _between("job.steps", job.steps, 1, MAX_STEPS)
+    if job.rdzv_backend is not None and not job.on_nodes:
+        yield Problem("job.rdzv_backend", "the job is on one host, which meets nobody", "leave it out")
     yield from _between("job.max_restarts", job.max_restarts, 0, MAX_RESTARTS)
 
 

@@ -54,10 +54,9 @@ def node_environ(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "PYTHONPATH": ":".join(filter(None, (package_parent, environ.get("PYTHONPATH", ""))))}
 
 
-def node_command(request: LaunchRequest, *, node: int, endpoint: str, address: str) -> tuple[str, ...]:
-    """torchrun for one node. Ranks follow the nodes' numbers ("static"); only "c10d" can restart a job of several
-    hosts as one, and numbers the nodes by their addresses."""
-    backend = "c10d" if request.max_restarts else "static"
+def node_command(request: LaunchRequest, *, node: int, endpoint: str, address: str, log_dir: str) -> tuple[str, ...]:
+    """torchrun for one node. log_dir: where it makes a directory of its own, which it never removes."""
+    backend = request.rendezvous
     return (
         request.python,
         "-m",
@@ -76,6 +75,8 @@ def node_command(request: LaunchRequest, *, node: int, endpoint: str, address: s
         request.run_id,
         "--local-addr",
         address,
+        "--log-dir",
+        log_dir,
         "--max-restarts",
         str(request.max_restarts),
         *(("--rdzv-conf", f"is_host={int(node == 0)}") if backend == "c10d" else ()),

@@ -47,6 +47,8 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     log_path: str
     run_dir: str = ""
     dump_dir: str = ""
+    rendezvous: str = "static"
+    """torchrun's --rdzv-backend, for a job on several hosts."""
     volumes: tuple[Volume, ...] = ()
     set_environ: dict[str, str] = {}
     """The part of `environ` that the drill itself sets: all that a job elsewhere needs of it."""

@@ -191,6 +191,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     steps: int = 12
     timeout_s: float = 5.0
     max_restarts: int = 0
+    rdzv_backend: Literal["static", "c10d"] | None = None
+    """How the hosts of a job on several meet: static numbers the ranks by the hosts' numbers, c10d by their addresses;
+    None: static, and c10d where the job may restart, since only that one restarts all hosts together."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     volumes: tuple[str, ...] = ()
     """For a job in a container: "SOURCE:TARGET[:ro]", see Volume."""
@@ -207,6 +210,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def contained(self) -> bool:
         """Whether the ranks run in a container: other files, other pids."""
         return self.launcher in CONTAINED
+
+    @property
+    def rendezvous(self) -> Literal["static", "c10d"]:
+        """What torchrun on several hosts is told."""
+        return self.rdzv_backend or ("c10d" if self.max_restarts else "static")
 
     @property
     def on_nodes(self) -> bool:

@@ -84,7 +84,8 @@ class LocalJobs:
         environ["PYTHONPATH"] = os.pathsep.join([own_agent, *parts])
         if _INTERFACE not in environ and (interface := interface_of(address)) is not None:
             environ[_INTERFACE] = interface
-        command = node_command(request, node=self._node, endpoint=endpoint, address=address)
+        logs = str(self._place.root / "torchrun")
+        command = node_command(request, node=self._node, endpoint=endpoint, address=address, log_dir=logs)
         cwd = request.cwd if Path(request.cwd).is_dir() else str(self._place.root)
         self._torchrun = start_local(command, environ=environ, cwd=cwd, log_path=str(self._place.job_log))
         self._supervisor.adopt(self._torchrun.pids())

@@ -82,6 +82,7 @@ MISTAKES: dict[str, tuple[dict[str, dict[str, Any]], str, str, str]] = {
                                        "fault.before", "at a step", "step:3"),
     "torchrun needs no link": ({"job": TWO, "fault": HOST_FAULT | {"kind": "agent-kill"}}, "fault.interface",
                                "no network", "leave"),
+    "rendezvous of a lone host": ({"job": {"rdzv_backend": "c10d"}}, "job.rdzv_backend", "on one host", "leave"),
     "hold on a host": ({"fault": {"node": 1}}, "fault.node", "on ranks", "link-down"),
     "no steps": ({"job": {"steps": 0}}, "job.steps", "out of bounds", "from 1"),
     "odd mesh": ({"job": {"workload": "mesh-2d", "nproc_per_node": 3}}, "job.nproc_per_node", "even", "use 4"),
