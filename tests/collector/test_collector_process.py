@@ -13,7 +13,10 @@ from fake_plane import waiting_rank
 
 from hangdrill.collector.__main__ import main, parse
 from hangdrill.collector.options import CollectorOptions
+from hangdrill.delivery import DeliveryOptions
+from hangdrill.model.errors import UsageError
 from hangdrill.model.run import Manifest
+from hangdrill.model.scenario import Incident
 
 COMMAND = [sys.executable, "-m", "hangdrill.collector"]
 
@@ -50,7 +53,23 @@ def test_the_drills_command_line_becomes_options():
         stall_after_s=4.0,
         native_prefix="N/fr_",
         parent_pid=7,
+        delivery=DeliveryOptions(run="hd-1"),
     )
+
+
+def test_what_a_drill_delivers_and_whom_it_tells_becomes_options(tmp_path):
+    hooks = tmp_path / "hooks.json"
+    incident = Incident(command=("notify.sh",), webhook="$CHAT")
+    hooks.write_bytes(msgspec.json.encode(incident))
+    command = (
+        "--sockets S --to T --run-id hd-1 --job quick/x --started-ns 5 --deliver-to s3://dumps --deliver-within-s 9 "
+        f"--incident {hooks}"
+    )
+    wanted = DeliveryOptions(url="s3://dumps", within_s=9.0, job="quick/x", run="hd-1", started_ns=5, incident=incident)
+    assert parse(command.split()).delivery == wanted
+    hooks.write_text("{")
+    with pytest.raises(UsageError, match="cannot read the hooks"):
+        parse(command.split())
 
 
 def test_what_is_not_said_has_the_defaults_of_the_options():
