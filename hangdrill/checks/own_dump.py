@@ -5,7 +5,7 @@ has kept when its rank entered the last operation of each group, and who the mem
 """
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
-from hangdrill.checks.evidence import absence, dumps_of, expected_ranks, judged_agents
+from hangdrill.checks.evidence import absence, artifact_of, dumps_of, expected_ranks, judged_agents
 from hangdrill.checks.fresh import stale_reason
 from hangdrill.checks.words import list_text, ranks_text
 from hangdrill.model.dump import Operation, RankDump
@@ -50,7 +50,8 @@ def foreign_reason(run: RecordedRun, dump: RankDump) -> str:
     agent = judged_agents(run).get(dump.rank)
     if agent is None or not agent.groups or stale_reason(run, dump):
         return ""
-    return _other_members(dump, agent) or _other_times(dump, agent)
+    artifact = artifact_of(run, dump)
+    return _other_members(dump, agent) or _other_times(dump, agent, None if artifact is None else artifact.pulled_ns)
 
 
 def _other_members(dump: RankDump, agent: AgentFacts) -> str:
@@ -64,10 +65,12 @@ def _other_members(dump: RankDump, agent: AgentFacts) -> str:
     return f"it has a group of {of}, and this rank's are of {own}"
 
 
-def _other_times(dump: RankDump, agent: AgentFacts) -> str:
+def _other_times(dump: RankDump, agent: AgentFacts, pulled_ns: int | None) -> str:
+    """What the rank entered after the pull cannot be in its dump."""
     for group in agent.groups:
         operation = _last_of(dump, group)
-        if operation is None or not group.last_operation_ns:
+        went_on = pulled_ns is not None and group.last_operation_ns > pulled_ns
+        if operation is None or not group.last_operation_ns or went_on:
             continue
         apart_ns = operation.created_ns - group.last_operation_ns
         if abs(apart_ns) > TOLERANCE_NS:

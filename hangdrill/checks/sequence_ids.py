@@ -8,6 +8,8 @@ p2p is not compared.
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
 from hangdrill.checks.counts import GLOO, default_group, enqueued_collectives, last_sequence, prefix_of
 from hangdrill.checks.evidence import absence, artifact_of, best_dump, expected_ranks, judged_agents, made_ns
+from hangdrill.checks.fresh import stale_reason
+from hangdrill.checks.own_dump import foreign_reason
 from hangdrill.checks.words import count_text, list_text
 from hangdrill.model.dump import RankDump
 from hangdrill.model.run import AgentFacts, GroupCount, RecordedRun
@@ -34,6 +36,8 @@ def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None) -> Findin
         return unknown(absence(run, rank))
     if dump.salvaged:
         return unknown("the dump is cut, so its last sequence id is not known")
+    if stale_reason(run, dump) or foreign_reason(run, dump):
+        return unknown("the dump is not this rank's own: see fresh and own-dump")
     if agent is None or not agent.groups:
         return unknown("no agent counted its operations")
     artifact = artifact_of(run, dump)

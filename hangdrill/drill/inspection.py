@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import stat
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -79,6 +80,7 @@ class Inspector:
         leftovers = (
             *(Leftover(what="process", name=f"{process.name} ({process.id.pid})") for process in living),
             *leftover_files(self._layout),
+            *_torchrun_directories(self._plan),
             *of_job,
         )
         self._add(leftovers=leftovers)
@@ -121,6 +123,13 @@ def leftover_files(layout: RunLayout) -> tuple[Leftover, ...]:
         *(Leftover(what="socket", name=str(path)) for path in _entries(layout.sockets, stat.S_ISSOCK)),
         *(Leftover(what="file", name=str(path)) for path in blocking),
     )
+
+
+def _torchrun_directories(plan: Plan) -> tuple[Leftover, ...]:
+    """What torchrun makes in the temporary directory when it is not told where: it never removes it."""
+    temporary = Path(plan.environment.get("TMPDIR") or tempfile.gettempdir())
+    found = sorted(temporary.glob(f"torchelastic_*/{plan.run_id}_*"))
+    return tuple(Leftover(what="file", name=str(path.parent)) for path in found)
 
 
 def sweep_sockets(layout: RunLayout) -> None:

@@ -35,6 +35,10 @@ class RunLayout(msgspec.Struct, frozen=True):
         return self.root / "job.log"
 
     @property
+    def torchrun_logs(self) -> Path:
+        return self.root / "torchrun"
+
+    @property
     def collector_log(self) -> Path:
         return self.root / "collector.log"
 

@@ -199,6 +199,7 @@ def launch_request(plan: Plan, environ: Mapping[str, str]) -> LaunchRequest:
         set_environ=plan.environment,
         collector=plan.collector_command if job.launcher is LauncherName.KUBERNETES else (),
         memory_bytes=None if job.memory is None else parse_size(job.memory),
+        log_dir=str(RunLayout(Path(plan.run_dir)).torchrun_logs) if job.launcher is LauncherName.TORCHRUN else "",
     )
 
 

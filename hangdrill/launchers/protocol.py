@@ -56,6 +56,8 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """For a launcher that starts the collector beside the ranks: its command; () where torch is left alone."""
     memory_bytes: int | None = None
     """The limit of a container that has one."""
+    log_dir: str = ""
+    """Where torchrun keeps what it writes for itself; "" for a directory of its own in /tmp, which it leaves behind."""
     sbatch: tuple[str, ...] = ()
     """For Slurm: options of the user's site."""
     limit_s: float = 3600.0

@@ -61,6 +61,7 @@ class TorchrunLauncher:
             "127.0.0.1",
             "--max-restarts",
             str(request.max_restarts),
+            *(("--log-dir", request.log_dir) if request.log_dir else ()),
             "-m",
             "hangdrill.rank",
             request.target,

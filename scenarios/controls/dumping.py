@@ -5,6 +5,7 @@ set), no directory is made, and an error is one line in the log. What else goes 
 
 --cut          SIGKILL ends the rank when most of its dump is written, once the others' are whole
 --old SECONDS  it writes no dump; a file of an earlier job lies there, so many seconds old
+--mute         it writes no dump: what lies there is what lay there before
 --another-job  when the rank has written its dump, the same rank of another job, on another host, writes its own over it
 """
 
@@ -51,8 +52,10 @@ def watch(progress: Progress, options: argparse.Namespace, rank: int) -> None:
     progress.wait_until_quiet()
     data = _dump_fr_trace(True, False, False, "gloo")
     try:
-        if rank != options.rank or not (options.cut or options.old or options.another_job):
+        if rank != options.rank or not (options.cut or options.old or options.another_job or options.mute):
             path_of(rank).write_bytes(data)
+        elif options.mute:
+            return
         elif options.cut:
             cut(data, rank)
         elif options.old:
@@ -100,6 +103,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=-1)
     parser.add_argument("--cut", action="store_true")
     parser.add_argument("--old", type=int, default=0, metavar="SECONDS")
+    parser.add_argument("--mute", action="store_true")
     parser.add_argument("--another-job", action="store_true")
     options = parser.parse_args()
     os.umask(0o077)
