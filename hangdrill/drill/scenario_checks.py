@@ -152,7 +152,7 @@ def _slurm(scenario: Scenario) -> Iterator[Problem]:
 
 def _world(scenario: Scenario) -> Iterator[Problem]:
     job = scenario.job
-    if job.nnodes != 1 and job.contained:
+    if job.nnodes != 1 and job.contained and job.launcher is not LauncherName.KUBERNETES:
         yield Problem("job.nnodes", f"{job.nnodes} nodes: {job.launcher.value} runs on this host", "use nnodes = 1")
         return
     yield from _between("job.nnodes", job.nnodes, 1, MAX_NODES)
