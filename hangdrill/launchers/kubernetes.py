@@ -12,6 +12,7 @@ from hangdrill.launchers.kubernetes_manifest import STORE_PORT, documents, first
 from hangdrill.launchers.kubernetes_pod import Document, PodOrder
 from hangdrill.launchers.kubernetes_podman import PodmanLauncher
 from hangdrill.launchers.protocol import LaunchedJob, Launcher, LaunchRequest
+from hangdrill.model.errors import UsageError
 from hangdrill.model.kubernetes import Kubernetes
 
 __all__ = ["ClusterLauncher", "cluster_order", "kubernetes_launcher"]
@@ -30,6 +31,12 @@ class ClusterLauncher:
 
     def check(self, request: LaunchRequest) -> None:
         """UsageError for settings that no cluster can take, MachineError when the named context does not answer."""
+        if request.nnodes > 1:
+            raise UsageError(
+                f"a drill runs in one pod so far, and the scenario asks for {request.nnodes}",
+                where="job.nnodes",
+                next_step="set nnodes = 1; `hangdrill manifest` prints what several pods would be",
+            )
         documents(cluster_order(request, self._settings), request.nnodes)
         Cluster(self._settings, request.environ).check()
 

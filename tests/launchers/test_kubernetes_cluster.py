@@ -49,7 +49,7 @@ def start(request_of, tmp_path):
     def start_one(nnodes=1, **changes):
         wanted = settings(mount_path=str(tmp_path / "runs"), **changes)
         launcher = ClusterLauncher(wanted)
-        launcher.check(request_of(nnodes=nnodes))
+        launcher.check(request_of())
         return launcher.start(request_of(nnodes=nnodes))
 
     return start_one
@@ -150,6 +150,12 @@ def test_what_was_made_is_deleted_when_the_next_one_is_refused(server, start):
 def test_context_is_never_the_current_one(request_of, tmp_path, server):
     with pytest.raises(UsageError, match=r"no context is named; the current one is never taken(.|\n)*get-contexts"):
         launcher_of(tmp_path, context=None).check(request_of())
+    assert server.calls == []
+
+
+def test_drill_in_several_pods_is_refused_before_anything_is_asked(request_of, tmp_path, server):
+    with pytest.raises(UsageError, match="runs in one pod so far"):
+        launcher_of(tmp_path).check(request_of(nnodes=2))
     assert server.calls == []
 
 
