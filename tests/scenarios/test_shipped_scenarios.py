@@ -93,7 +93,7 @@ def test_only_the_drills_that_show_torch_alone_leave_the_collector_out() -> None
     containers = {"containers/volume", "containers/own-layer", "containers/read-only"}
     pods = {"kubernetes/volume", "kubernetes/empty-dir"}
     expected = {"delivery/native-gloo", "delivery/debug-server", *containers, *pods}
-    assert {name for name in native if not name.startswith("gpu/")} == expected
+    assert {name for name in native if not name.startswith(("gpu/", "controls/", "hosts/", "slurm/"))} == expected
 
 
 def test_a_dump_that_is_to_survive_in_the_containers_own_layer_is_warned_of() -> None:
