@@ -369,5 +369,6 @@ def _between(
 
 RULES: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
     _job, _volumes, _slurm, _memory, _world, _fault_kind, _fault_host, _fault_ranks, _fault_place, _fault_at,
-    _fault_before, _fault_delay, _recorder, _delivery, _incident, _expect_ranks, _expect_within, _expect_survives, kubernetes_mistakes,
+    _fault_before, _fault_delay, _recorder, _delivery, _incident, _expect_ranks, _expect_within, _expect_survives,
+    kubernetes_mistakes,
 )  # fmt: skip
