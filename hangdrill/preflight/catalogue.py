@@ -44,6 +44,14 @@ CATALOGUE: dict[str, tuple[Severity, str]] = {
     "stalled-rank-does-not-dump": (LOSES, "this backend on this road is known to dump on waiting ranks only"),
     "delivery-not-known": (UNKNOWN, "nothing was measured of this backend on this road"),
     "backend-not-known": (UNKNOWN, "neither scenario, script nor --backend names the backend"),
+    # the way out
+    "deliver-package-missing": (LOSES, "the package for the target's protocol is not installed beside hangdrill"),
+    "deliver-refused": (LOSES, "there are no credentials, or the store or the directory refuses them"),
+    "deliver-not-reached": (LOSES, "no such bucket or directory, or the store does not answer"),
+    "retention-too-short": (LOSES, "a rule deletes the evidence before recorder.keep_days is over"),
+    "retention-not-known": (UNKNOWN, "nobody tells how long the evidence is kept"),
+    "hook-command-missing": (RISK, "the incident hook is not there, or may not be run"),
+    "hook-webhook-not-set": (RISK, "the variable of the incident webhook is not set"),
     # timeouts
     "dump-wait-too-short": (LOSES, "a dump is given up before it can be complete"),
     "killed-before-dump": (LOSES, "the job is ended from outside before the group times out and the dump is written"),

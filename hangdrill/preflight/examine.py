@@ -20,6 +20,7 @@ from hangdrill.preflight.servers import server_findings, stack_findings
 from hangdrill.preflight.surroundings import Surroundings
 from hangdrill.preflight.timeouts import timeout_findings
 from hangdrill.preflight.versions import version_findings
+from hangdrill.preflight.way_out import way_out_findings
 from hangdrill.recorder.printable import printable
 
 __all__ = ["FAMILIES", "examine"]
@@ -29,6 +30,7 @@ FAMILIES: tuple[Callable[[Surroundings], Iterator[Finding]], ...] = (
     variable_findings,
     destination_findings,
     delivery_findings,
+    way_out_findings,
     timeout_findings,
     server_findings,
     stack_findings,

@@ -12,9 +12,10 @@ from hangdrill.preflight.machine import look_at_machine
 from hangdrill.preflight.place import look_at_place, native_prefix
 from hangdrill.preflight.pods import is_empty_dir
 from hangdrill.preflight.script import read_script
-from hangdrill.preflight.surroundings import Job, JobKind, Place, Surroundings
+from hangdrill.preflight.surroundings import Job, JobKind, Place, Surroundings, WayOut
 from hangdrill.preflight.torch_probe import ask_torch
 from hangdrill.preflight.variables import names_to_ask_for
+from hangdrill.preflight.way_out import look_at_way_out
 
 __all__ = ["Wishes", "gather", "job_of_scenario"]
 
@@ -64,6 +65,7 @@ def gather(
         machine=look_at_machine(environ),
         place=_place(job, scenario, merged, wishes, cwd=cwd, umask=umask),
         job=job,
+        way_out=WayOut() if scenario is None else look_at_way_out(scenario, environ, str(cwd / "hangdrill-runs")),
         pod=pod,
         grace_s=wishes.grace_s if wishes.grace_s is not None or pod is None else float(pod.grace_s),
         kill_after_s=wishes.kill_after_s,

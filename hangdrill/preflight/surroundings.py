@@ -7,6 +7,7 @@ from enum import Enum
 
 import msgspec
 
+from hangdrill.model.delivery import KeptPlace
 from hangdrill.model.kubernetes import Kubernetes
 from hangdrill.model.scenario import FaultKind, Trigger
 
@@ -21,6 +22,7 @@ __all__ = [
     "Script",
     "Surroundings",
     "Torch",
+    "WayOut",
 ]
 
 Version = tuple[int, ...]
@@ -129,6 +131,20 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     uses_local_rank: bool = False
 
 
+class WayOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a scenario delivers, for how long, and whom it tells. problem: why the target cannot be reached."""
+
+    deliver_to: str | None = None
+    problem: str = ""
+    mend: str = ""
+    keep_days: float | None = None
+    kept: tuple[KeptPlace, ...] = ()
+    hook_missing: str = ""
+    """The command that is not there."""
+    webhook_unset: str = ""
+    """The variable that is not set."""
+
+
 class JobKind(Enum):
     """Where the job comes from."""
 
@@ -175,6 +191,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine = Machine()
     place: Place
     job: Job = Job()
+    way_out: WayOut = WayOut()
     pod: Kubernetes | None = None
     """Of a scenario whose job is put into pods."""
     grace_s: float | None = None

@@ -3,12 +3,13 @@
 import pytest
 from good_surroundings import good, ids
 
+from hangdrill.model.delivery import Deletion, KeptPlace
 from hangdrill.model.kubernetes import Kubernetes
 from hangdrill.model.preflight import Finding, Severity, preflight_verdict
 from hangdrill.model.scenario import FaultKind, Trigger
 from hangdrill.model.verdict import Verdict
 from hangdrill.preflight import CATALOGUE, examine
-from hangdrill.preflight.surroundings import Call, DebugServerCall, Job, JobKind, Surroundings
+from hangdrill.preflight.surroundings import Call, DebugServerCall, Job, JobKind, Surroundings, WayOut
 
 NATIVE, SERVER = Trigger.NATIVE, Trigger.DEBUG_SERVER
 CULPRIT = "stalled-rank-does-not-dump"
@@ -27,6 +28,15 @@ def legacy(**variables: str) -> Surroundings:
 def server(**planted: object) -> Surroundings:
     call = {"line": 3, "guarded": True, "interval_s": 5.0, "has_dump_dir": True, **planted}
     return good(job={"trigger": SERVER, "backend": "gloo"}, script={"debug_servers": (DebugServerCall(**call),)})
+
+
+def out(**planted: object) -> Surroundings:
+    return good(way_out=WayOut(deliver_to="s3://dumps", **planted))
+
+
+def kept(*, told: bool = True, after_days: float | None = None) -> tuple[KeptPlace, ...]:
+    rules = () if after_days is None else (Deletion(source="rule", after_days=after_days, text="deletes"),)
+    return (KeptPlace(place="s3://dumps", what="delivered", told=told, why="the bucket", deletions=rules),)
 
 
 PLANTED: list[tuple[str, Surroundings, list[str]]] = [
@@ -82,6 +92,18 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     (CULPRIT, good(job={"trigger": NATIVE}), []),
     ("delivery-not-known", good(job={"trigger": NATIVE, "backend": "mine"}), []),
     ("backend-not-known", good(job={"trigger": NATIVE}, init={"backends": None}), ["script-cannot-tell"]),
+    # the way out
+    ("deliver-package-missing", out(problem="the package for s3:// is missing: s3fs"), []),
+    ("deliver-refused", out(problem="there are no credentials"), []),
+    ("deliver-refused", out(problem="the store refuses these credentials: denied"), []),
+    ("deliver-refused", out(problem="this user may not write there: denied"), []),
+    ("deliver-not-reached", out(problem="there is no bucket or directory dumps"), []),
+    ("deliver-not-reached", out(problem="no answer within 8 s"), []),
+    ("retention-too-short", out(keep_days=30, kept=kept(after_days=7)), []),
+    ("retention-not-known", out(keep_days=30, kept=kept(told=False)), []),
+    ("retention-not-known", out(keep_days=30), []),
+    ("hook-command-missing", out(hook_missing="notify.sh"), []),
+    ("hook-webhook-not-set", out(webhook_unset="$CHAT"), []),
     # timeouts
     ("dump-wait-too-short", env(TORCH_FR_WAIT_TIMEOUT_DUMP_MILSEC="2000"), []),
     ("killed-before-dump", good(kill_after_s=599.0), []),
@@ -200,6 +222,7 @@ QUIET = {
         torch={"version": "2.13.0"}, script={"class_tests": (Call(line=4),)}
     ),
     "one host has one clock": good(machine={"clock_synchronised": False}),
+    "delivered, kept and told": out(keep_days=30, kept=kept(after_days=30)),
     "memory enough": good(machine={"memory_limit_bytes": 8 << 30}),
     "hangdrill makes its own directory": good(place={"made_by_hangdrill": True, "others_can_read": True}),
     "a name that this torch does read": good(
