@@ -217,8 +217,10 @@ class Session:
         """Let the road store and deliver what is left; an unfinished collector is ended. Who interrupts does not want
         to wait for a store that hangs."""
         deadline_s = COLLECTOR_S if self.waiter.interrupted else self.plan.deadlines.collector_s
-        remark = self.road.finish(Waiter(), deadline_s)
-        if remark:
+        remarks = [self.road.finish(Waiter(), deadline_s)]
+        if self.nodes is not None and self._end_told:
+            remarks += self.nodes.problems()
+        for remark in filter(None, remarks):
             self.listener.note(remark)
             self.journal.write("remark", {"text": remark})
 
