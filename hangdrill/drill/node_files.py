@@ -35,6 +35,8 @@ class ControllerOrders(msgspec.Struct, frozen=True, kw_only=True):
     teardown: bool = False
     end: Literal["", "end", "kill"] = ""
     """End every process of the job: with INT, TERM and KILL, or with KILL at once."""
+    hurry: bool = False
+    """The user interrupted the drill: wait for no store that hangs."""
     die: tuple[int, ...] = ()
     """The nodes that are to be lost without a word."""
 

@@ -21,8 +21,8 @@ from hangdrill.model.run import Leftover, NodeStatus
 __all__ = ["LOST_AFTER_S", "Nodes", "prepare_nodes"]
 
 BEAT_S = 0.25
-END_S = 60.0
-"""A node gives its ranks 11 s, its collector 9 s and the shared directory 8 s."""
+END_S = 45.0
+"""A node gives its ranks 11 s, what is left after the collector 10 s, and the shared directory 8 s."""
 LOST_AFTER_S = 15.0
 """A node's beat comes about twice a second; a host that is busy importing torch may skip many."""
 
@@ -43,6 +43,7 @@ class Nodes:
     def __init__(self, plan: Plan, layout: RunLayout) -> None:
         self.count = plan.scenario.job.nnodes
         self.per_node = plan.scenario.job.nproc_per_node
+        self._collector_s = plan.deadlines.collector_s
         self._layout = layout
         self._lock = threading.RLock()
         self._orders = ControllerOrders()
@@ -166,11 +167,15 @@ class Nodes:
         self.order(lambda orders: msgspec.structs.replace(orders, die=(*orders.die, last)))
         Waiter().until(lambda: self.is_over(last) or None, deadline_s=2 * LOST_AFTER_S)
 
-    def end(self, *, kill: bool) -> None:
+    def end(self, *, kill: bool, hurry: bool = False) -> None:
         """Let every node end its part, and wait until each has, or is lost. Safe to repeat."""
         word: Literal["end", "kill"] = "kill" if kill else "end"
-        self.order(lambda orders: msgspec.structs.replace(orders, end=orders.end or word, released=True, teardown=True))
-        Waiter().until(lambda: self.all_over() or None, deadline_s=END_S)
+        self.order(
+            lambda orders: msgspec.structs.replace(
+                orders, end=orders.end or word, hurry=orders.hurry or hurry, released=True, teardown=True
+            )
+        )
+        Waiter().until(lambda: self.all_over() or None, deadline_s=END_S + self._collector_s)
 
     def all_ran(self) -> bool:
         """Whether every node has had ranks."""

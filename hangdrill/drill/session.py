@@ -191,7 +191,7 @@ class Session:
         grace = Grace(int_s=deadlines.int_s, term_s=deadlines.term_s, kill_s=deadlines.kill_s)
         by_itself = self.job_over()
         if self.nodes is not None:
-            self.nodes.end(kill=kill)
+            self.nodes.end(kill=kill, hurry=self.waiter.interrupted)
             if self.job is not None and self.nodes.statuses():  # the node process here still says its last word
                 Waiter().until(self.job.poll, deadline_s=deadlines.kill_s)
         report = self.supervisor.kill(grace) if kill else self.supervisor.end(grace)

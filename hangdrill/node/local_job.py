@@ -13,7 +13,7 @@ import hangdrill
 from hangdrill.drill.control import RankAttempt
 from hangdrill.drill.fault import PlacedFault
 from hangdrill.drill.layout import RunLayout
-from hangdrill.drill.plan import Plan, launch_request
+from hangdrill.drill.plan import COLLECTOR_S, Plan, launch_request
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, NODE_VARIABLE, RUN_ID_VARIABLE, own_id, read_process
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Waiter
@@ -138,8 +138,8 @@ class LocalJobs:
         self._supervisor.kill(Grace())
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def end(self, *, kill: bool) -> None:
-        """Release, end the ranks, let the collector finish, end what is left."""
+    def end(self, *, kill: bool, hurry: bool = False) -> None:
+        """Release, end the ranks, let the collector finish, end what is left. hurry: wait for no store that hangs."""
         limits = self._plan.deadlines
         self.tell_teardown()
         self.release()
@@ -150,7 +150,7 @@ class LocalJobs:
             self._supervisor.end(grace)
         if self._torchrun is not None:
             Waiter().until(self._torchrun.poll, deadline_s=limits.kill_s)
-        self._end_collector(limits.collector_s)
+        self._end_collector(min(COLLECTOR_S, limits.collector_s) if hurry else limits.collector_s)
         self._supervisor.spare(())
         self._supervisor.kill(grace)
         self._fault.sweep()

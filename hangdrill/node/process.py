@@ -199,7 +199,7 @@ class NodeProcess:
         """Whatever happened: release, end, look, tell."""
         self._state = "ending"
         self._host_fault.undo()
-        self._jobs.end(kill=kill)
+        self._jobs.end(kill=kill, hurry=self._shared.orders.hurry or bool(self._problem))
         self._leftovers = self._jobs.leftovers()
         self._state = "finished"
         self._shared.finish(LAST_WORD_S)

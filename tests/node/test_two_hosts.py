@@ -4,7 +4,7 @@ The other faults, and interrupts, are in hosts_at_length.py (`make hosts`).
 """
 
 import pytest
-from host_drills import Drill, link_is_up, nothing_left
+from host_drills import DRILL_S, Drill, link_is_up, nothing_left
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(900)]
 
@@ -69,3 +69,37 @@ def test_host_that_dies_before_its_evidence_is_in_fails_and_says_which_dumps_and
     assert drill.check("culprit")["verdict"] == "pass"
     assert link_is_up(hosts.b)
     assert nothing_left(hosts) == {}
+
+
+@pytest.mark.parametrize(
+    ("interface", "reason"), [("nosuch0", "this host has no interface nosuch0"), ("lo", "lo joins no hosts")]
+)
+def test_interface_that_cannot_be_cut_ends_the_drill_before_anything_starts(hosts, interface, reason):
+    scenario = hosts.shared / "refused.toml"
+    scenario.write_text(
+        f"""
+        title = "A link that is not there"
+        job = {{ nnodes = 2, nproc_per_node = 2, workload = "all-reduce", timeout_s = 5 }}
+        fault = {{ kind = "link-down", node = 1, interface = "{interface}", at = "step:3" }}
+        expect = {{ kind = "all-joined" }}
+        """
+    )
+    drill = Drill(hosts, str(scenario))
+    assert drill.end() == (75, 64), drill.a.output + drill.b.output
+    assert f"host-b: {reason}" in drill.a.output
+    assert reason in drill.b.output
+    assert "steady" not in drill.events()
+    assert nothing_left(hosts) == {}
+
+
+def test_host_that_comes_to_a_drill_that_is_over_or_twice_is_sent_away(hosts):
+    drill = Drill(hosts, "hosts/link-down", "--rdzv-endpoint", "host-a:29417", "--address", "")
+    twice = hosts.b.hangdrill("run", "hosts/link-down", "--out", str(drill.out), "--node-rank", "1")
+    codes = sorted([drill.b.wait(DRILL_S), twice.wait(DRILL_S)])
+    assert codes == [0, 64], drill.b.output + twice.output
+    assert "node 1 is served already" in drill.b.output + twice.output
+    assert drill.a.wait(DRILL_S) == 0, drill.a.output
+    late = hosts.b.hangdrill("run", "hosts/link-down", "--out", str(drill.out), "--node-rank", "1")
+    assert late.wait(DRILL_S) == 64
+    assert "this drill is over already" in late.output
+    assert "meeting at host-a:29417" in drill.b.output + twice.output
