@@ -104,6 +104,8 @@ def judge_attempt(attempt: Attempt, run: CanaryRun) -> Tried:
     errors = [record.failed["init"] for record in ranks if "init" in record.failed]
     if errors:
         return Tried(answer=Answer.REFUSED, detail=_short(errors[0]))
+    if run.exit_code is not None:  # a process that was aborted tells no error
+        return Tried(answer=Answer.REFUSED, detail=_short(run.trouble()))
     return Tried(answer=Answer.HUNG, detail=run.trouble())
 
 

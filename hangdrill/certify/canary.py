@@ -3,7 +3,7 @@
 import msgspec
 
 from hangdrill.certify.canary_lines import judge_measure
-from hangdrill.certify.canary_others import LazyCell, MultiNodeCell
+from hangdrill.certify.canary_others import VARIANTS, MultiNodeCell, VariantCell
 from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.canary_results import evidence_of, samples_by_name
 from hangdrill.certify.canary_runs import PairRuns, Side, run_pairs
@@ -13,7 +13,7 @@ from hangdrill.certify.compare_samples import Rule
 from hangdrill.certify.measures import PART_OF, limit_of, measured_of
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Topology
-from hangdrill.model.receipt import Difference, Item, Line
+from hangdrill.model.receipt import Difference, EvidenceFile, Item, Line
 from hangdrill.model.verdict import Verdict
 
 __all__ = ["CanaryCell", "canary_cells", "parts_of"]
@@ -24,11 +24,11 @@ JOB_S = {False: 9.0, True: 25.0}
 BACKEND = "single-node/backend"
 
 
-def canary_cells(plan: CertifyPlan) -> tuple["CanaryCell | LazyCell | MultiNodeCell", ...]:
+def canary_cells(plan: CertifyPlan) -> tuple["CanaryCell | VariantCell | MultiNodeCell", ...]:
     """The cells of the canary matrix."""
-    lazy = (LazyCell(plan),) if plan.workload.backend == "nccl" else ()
-    several = Topology.MULTI_NODE in plan.topologies
-    return (CanaryCell(plan), *lazy, *((MultiNodeCell(),) if several else ()))
+    variants = VARIANTS if plan.workload.backend == "nccl" else ()
+    several = (MultiNodeCell(),) if Topology.MULTI_NODE in plan.topologies else ()
+    return (CanaryCell(plan), *(VariantCell(plan, variant) for variant in variants), *several)
 
 
 class CanaryCell:
@@ -69,11 +69,15 @@ class CanaryCell:
         return 2 * self._plan.workload.pairs * JOB_S["nccl" in self._plan.workload.backend]
 
     def run(self, context: CellContext) -> CellResult:
-        """All pairs, then every line from the same runs."""
+        """All pairs."""
         plan = context.plan
         old, new = (Side(name=name, stack=name, backend=plan.workload.backend) for name in (BASELINE, CANDIDATE))
         runs = run_pairs(context, old, new, parts=parts_of(plan), pairs=plan.workload.pairs)
-        files = evidence_of(context, runs)
+        return self.judge(runs, evidence_of(context, runs))
+
+    def judge(self, runs: PairRuns, files: tuple[EvidenceFile, ...]) -> CellResult:
+        """Every line from the same runs."""
+        plan = self._plan
         paths = tuple(file.path for file in files)
         judged = [
             judge_measure(

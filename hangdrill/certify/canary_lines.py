@@ -66,8 +66,12 @@ def judge_measure(
     declared: Sequence[str] = (),
     evidence: tuple[str, ...] = (),
     names: tuple[str, str] = ("baseline", "candidate"),
+    leave: str = "the plan declares it",
 ) -> Judged:
-    """One line. A measure that the candidate lost, and the baseline did not, is a FAIL; lost by both it is UNKNOWN."""
+    """One line. A measure that the candidate lost, and the baseline did not, is a FAIL; lost by both it is UNKNOWN.
+
+    names: of the two sides. leave: why a worse measure that is declared passes.
+    """
     samples = samples_of(measured, runs)
     line = Line(
         id=f"{cell}/{measured.name}",
@@ -96,9 +100,7 @@ def judge_measure(
             declared=accepted,
         )
         if accepted and found.outcome is Outcome.WORSE:
-            line = msgspec.structs.replace(
-                line, verdict=Verdict.PASS, mend="", detail=f"{line.detail}; the plan declares it"
-            )
+            line = msgspec.structs.replace(line, verdict=Verdict.PASS, mend="", detail=f"{line.detail}; {leave}")
     return Judged(line=line, difference=difference, samples=samples)
 
 

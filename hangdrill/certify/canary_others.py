@@ -1,36 +1,51 @@
-"""Two more canary cells: nccl against nccl-lazy on the candidate; and several nodes, which are not measured yet."""
+"""More canary cells: nccl against its own variants on the candidate; and several nodes, which are not measured yet."""
 
 import msgspec
 
 from hangdrill.certify.canary_lines import judge_measure
 from hangdrill.certify.canary_results import evidence_of, samples_by_name
-from hangdrill.certify.canary_runs import Side, run_pairs
+from hangdrill.certify.canary_runs import PairRuns, Side, run_pairs
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
 from hangdrill.certify.compare_samples import Rule
-from hangdrill.certify.measures import Measured, limit_of, measured_of
+from hangdrill.certify.measures import limit_of, measured_of
 from hangdrill.certify.stacks import CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Measure, Topology
 from hangdrill.model.errors import MachineError
-from hangdrill.model.receipt import Item, Line
-from hangdrill.model.verdict import Verdict
+from hangdrill.model.receipt import EvidenceFile, Item
 
-__all__ = ["LazyCell", "MultiNodeCell"]
+__all__ = ["VARIANTS", "MultiNodeCell", "VariantCell"]
 
 JOB_S = 12.0
 """One short job on GPUs of an idle machine."""
+VARIANTS = ("nccl-legacy", "nccl-lazy")
+VARIANT_PARTS = ("groups", "latency", "p2p")
+MEASURES = (
+    Measure.INIT_TIME,
+    Measure.MEMORY_BEFORE_FIRST_STEP,
+    Measure.MEMORY_PER_UNUSED_GROUP,
+    Measure.COLLECTIVE_LATENCY,
+    Measure.P2P_LATENCY,
+)
+"""Of what a short job measures."""
 
 
-class LazyCell:
-    """Is the lazy variant's p2p worth the dumps that it does not leave? An answer, never a FAIL."""
+class VariantCell:
+    """nccl against another implementation of it in the same stack: an answer with numbers, never a FAIL."""
 
-    id = "canary/lazy"
     topology = Topology.SINGLE_NODE.value
-    title = "nccl against nccl-lazy on the candidate, pair by pair"
 
-    def __init__(self, plan: CertifyPlan) -> None:
-        self._plan = plan
-        wanted = (Measure.COLLECTIVE_LATENCY, Measure.P2P_LATENCY, Measure.MEMORY_BEFORE_FIRST_STEP, Measure.INIT_TIME)
-        self._measured = tuple(one for one in measured_of(plan) if one.measure in wanted)
+    def __init__(self, plan: CertifyPlan, variant: str) -> None:
+        """variant: nccl-lazy, or nccl-legacy while there is one."""
+        self._plan, self._variant = plan, variant
+        self.id = f"canary/{variant}"
+        self.title = f"{variant} against nccl on the candidate, pair by pair"
+        self._measured = tuple(
+            msgspec.structs.replace(
+                one, claim=f"{one.claim.split(':')[0]}: nccl beside {variant}, measured and decided"
+            )
+            for one in measured_of(plan)
+            if one.measure in MEASURES
+        )
 
     @property
     def needs(self) -> Needs:
@@ -41,7 +56,7 @@ class LazyCell:
     def claims(self) -> tuple[Claim, ...]:
         """A line for each measure; PASS means that it was measured and decided."""
         return tuple(
-            Claim(id=f"{self.id}/{one.name}", item=one.item, topology=self.topology, claim=_lazy_claim(one))
+            Claim(id=f"{self.id}/{one.name}", item=one.item, topology=self.topology, claim=one.claim)
             for one in self._measured
         )
 
@@ -52,27 +67,35 @@ class LazyCell:
 
     def run(self, context: CellContext) -> CellResult:
         """All pairs."""
-        plan = context.plan
-        old, new = (Side(name=name, stack=CANDIDATE, backend=name) for name in ("nccl", "nccl-lazy"))
-        runs = run_pairs(context, old, new, parts=("groups", "latency", "p2p"), pairs=plan.workload.pairs)
-        files = evidence_of(context, runs)
+        old, new = (Side(name=name, stack=CANDIDATE, backend=name) for name in (self._variant, "nccl"))
+        runs = run_pairs(context, old, new, parts=VARIANT_PARTS, pairs=context.plan.workload.pairs)
+        return self.judge(runs, evidence_of(context, runs))
+
+    def judge(self, runs: PairRuns, files: tuple[EvidenceFile, ...]) -> CellResult:
+        """The lines. Every difference is declared: both are of one stack, and the plan chose the variant."""
         judged = [
             judge_measure(
-                msgspec.structs.replace(one, claim=_lazy_claim(one)),
+                one,
                 runs,
                 cell=self.id,
-                limit=limit_of(one.measure, plan.thresholds),
+                limit=limit_of(one.measure, self._plan.thresholds),
                 rule=Rule(),
+                declared=("*",),
                 evidence=tuple(file.path for file in files),
-                names=("nccl", "nccl-lazy"),
+                names=(self._variant, "nccl"),
+                leave="both are of the same stack",
             )
             for one in self._measured
         ]
-        lines = tuple(_never_fail(one.line) for one in judged)
         return CellResult(
             id=self.id,
             topology=self.topology,
-            lines=lines,
+            lines=tuple(one.line for one in judged),
+            differences=tuple(
+                msgspec.structs.replace(one.difference, what=f"{one.difference.what}, {self._variant} -> nccl")
+                for one in judged
+                if one.difference is not None
+            ),
             samples=samples_by_name(self._measured, judged),
             artifacts=files,
         )
@@ -99,12 +122,3 @@ class MultiNodeCell:
             "the canary's pairs run on one host in this release",
             next_step="certify on each kind of host, and drill several nodes with `hangdrill run` and launcher slurm",
         )
-
-
-def _never_fail(line: Line) -> Line:
-    """Which of two variants is faster is an answer, not a fault."""
-    return line if line.verdict is Verdict.UNKNOWN else msgspec.structs.replace(line, verdict=Verdict.PASS, mend="")
-
-
-def _lazy_claim(measured: Measured) -> str:
-    return f"{measured.claim.split(':')[0]}: nccl-lazy beside nccl, measured on the candidate"

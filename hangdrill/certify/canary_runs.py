@@ -9,7 +9,7 @@ from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.cells import CellContext
 from hangdrill.certify.measures import sizes_bytes
 
-__all__ = ["PairRuns", "Side", "run_pairs"]
+__all__ = ["PairRuns", "Side", "job_of", "run_pairs"]
 
 HOPELESS_RUNS = 2
 """After this many runs of a side without a process group, the rest would end the same way."""
@@ -43,7 +43,7 @@ def run_pairs(context: CellContext, baseline: Side, candidate: Side, *, parts: t
             side = sides[role]
             context.listener.phase("canary", f"pair {pair + 1} of {pairs}, {side.name}")
             directory = context.cell_dir / f"{pair + 1:02d}-{role}"
-            found[role].append(run_canary(_job(context, side, directory, parts), context.interrupt))
+            found[role].append(run_canary(job_of(context, side, directory, parts), context.interrupt))
         gave_up = next((why for side, runs in found.items() if (why := _hopeless(side, runs))), "")
         if gave_up:
             break
@@ -59,9 +59,21 @@ def _hopeless(role: str, runs: list[CanaryRun]) -> str:
     return f"the {role} made no process group in {HOPELESS_RUNS} runs one after the other: {last[-1].trouble()}"
 
 
-def _job(context: CellContext, side: Side, directory: Path, parts: tuple[str, ...]) -> CanaryJob:
+def job_of(context: CellContext, side: Side, directory: Path, parts: tuple[str, ...]) -> CanaryJob:
+    """One job of a side. Ranks choose their GPU by set_device alone, as most scripts do: with a device_id the old
+    implementation connects at once too, and what the new one takes before any work would not be seen."""
     work = context.plan.workload
     sizes = ",".join(map(str, sizes_bytes(side.backend)))
+    options = (
+        "--steps",
+        str(work.steps),
+        "--sizes-bytes",
+        sizes,
+        "--seed",
+        str(context.plan.seed),
+        "--bind",
+        "derived",
+    )
     return CanaryJob(
         python=context.stacks[side.stack].python,
         environ=context.job_environ(side.stack),
@@ -69,7 +81,7 @@ def _job(context: CellContext, side: Side, directory: Path, parts: tuple[str, ..
         backend=side.backend,
         ranks=work.nproc_per_node,
         parts=parts,
-        options=("--steps", str(work.steps), "--sizes-bytes", sizes, "--seed", str(context.plan.seed)),
+        options=options,
         variables=side.variables,
         max_restarts=1 if "recover" in parts else 0,
         deadline_s=work.deadline_s,

@@ -73,7 +73,7 @@ def measured_of(plan: CertifyPlan) -> tuple[Measured, ...]:
     """Every line of the plan: those of one node always, and the throughput of each way to spread a model."""
     found = [
         _of(Measure.INIT_TIME, Item.WORK, "making the default process group", _seconds("init_s")),
-        _of(Measure.MEMORY_BEFORE_FIRST_STEP, Item.MEMORY, "memory before the first step", _mega("before_step_bytes")),
+        _of(Measure.MEMORY_BEFORE_FIRST_STEP, Item.MEMORY, "memory before the first step", _mega("init_bytes")),
         _of(Measure.MEMORY_PER_UNUSED_GROUP, Item.MEMORY, "memory of a group that nobody uses", _mega("group_bytes")),
         _of(Measure.MEMORY_PEAK, Item.MEMORY, "peak memory", _mega("peak_bytes")),
     ]
