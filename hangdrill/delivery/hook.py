@@ -152,16 +152,16 @@ def webhook_url(webhook: str, environ: Mapping[str, str]) -> str:
 
 def variables_of(news: IncidentNews) -> dict[str, str]:
     """For a command that does not read its standard input."""
-    culprits = news.diagnosis.get("culprits", []) if isinstance(news.diagnosis, dict) else []
-    verdict = news.diagnosis.get("verdict", "") if isinstance(news.diagnosis, dict) else ""
+    found = news.diagnosis
+    culprits = () if found is None else found.culprits
     return {
         "HANGDRILL_INCIDENT": news.key,
         "HANGDRILL_TEXT": news.text,
         "HANGDRILL_JOB": news.job,
         "HANGDRILL_JOB_RUN": news.run_id,
         "HANGDRILL_HOST": news.host,
-        "HANGDRILL_VERDICT": str(verdict),
-        "HANGDRILL_CULPRITS": ",".join(str(culprit.get("rank")) for culprit in culprits),
+        "HANGDRILL_VERDICT": "" if found is None else found.verdict.value,
+        "HANGDRILL_CULPRITS": ",".join(str(culprit.rank) for culprit in culprits),
         "HANGDRILL_EVIDENCE": news.evidence,
         "HANGDRILL_DELIVERED_TO": news.delivered_to or "",
     }

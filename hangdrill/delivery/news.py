@@ -5,8 +5,6 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from hangdrill.delivery.orders import Line
 from hangdrill.incident import diagnose
 from hangdrill.model.delivery import Delivery, DeliveryState, IncidentNews
@@ -36,7 +34,6 @@ def make_news(
 ) -> IncidentNews:
     """The news. The text is for a chat: what hangs, who holds it up, and where to look."""
     where = record.prefix if record is not None and record.artifacts else str(evidence)
-    known = isinstance(diagnosis, Diagnosis)
     told = _in_words(diagnosis) if isinstance(diagnosis, Diagnosis) else f"no diagnosis: {diagnosis}"
     return IncidentNews(
         text=f"{job}: {line.notice}. {told}. Evidence: {where}",
@@ -47,7 +44,7 @@ def make_news(
         attempt=line.attempt,
         noticed_ns=line.noticed_ns,
         notice=line.notice,
-        diagnosis=msgspec.to_builtins(diagnosis) if known else None,
+        diagnosis=diagnosis if isinstance(diagnosis, Diagnosis) else None,
         evidence=str(evidence),
         delivered_to=record.prefix if record is not None else None,
         complete=record is not None and all(one.state is DeliveryState.DELIVERED for one in record.artifacts),

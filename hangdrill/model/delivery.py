@@ -5,9 +5,11 @@ directory is what the controller saw itself. No secret is ever in one of them: s
 """
 
 from enum import Enum
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
+
+from hangdrill.model.diagnosis import Diagnosis
 
 __all__ = [
     "Deletion",
@@ -165,8 +167,8 @@ class IncidentNews(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     noticed_ns: int
     notice: str
-    diagnosis: Any
-    """hangdrill.diagnosis/1; null when the evidence could not be read."""
+    diagnosis: Diagnosis | None
+    """Null when the evidence could not be read."""
     evidence: str
     """The evidence directory on that host."""
     delivered_to: str | None

@@ -7,6 +7,7 @@ import msgspec
 
 from hangdrill.model.certification import ReceiptComparison, Verification
 from hangdrill.model.certify_plan import CertifyPlan
+from hangdrill.model.delivery import Delivery, IncidentNews
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.errors import UsageError
 from hangdrill.model.fingerprint import Fingerprint
@@ -23,8 +24,10 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 SCHEMAS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "certify-plan": (CertifyPlan, "hangdrill.certify-plan/1"),
+    "delivery": (Delivery, "hangdrill.delivery/1"),
     "diagnosis": (Diagnosis, "hangdrill.diagnosis/1"),
     "fingerprint": (Fingerprint, "hangdrill.fingerprint/1"),
+    "incident": (IncidentNews, "hangdrill.incident/1"),
     "manifest": (Manifest, "hangdrill.manifest/1"),
     "preflight": (Preflight, "hangdrill.preflight/1"),
     "receipt": (Receipt, "hangdrill.receipt/1"),

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import sys
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hangdrill.delivery.hook import Caller
 from hangdrill.delivery.record import CALLS, read_calls
 from hangdrill.delivery.secrets import Redactor
 from hangdrill.model.delivery import HookKind, IncidentNews
+from hangdrill.model.diagnosis import Basis, Culprit, Diagnosis, HangKind, HangVerdict, RankRoll
 
 NEWS = IncidentNews(
     text="train: all_reduce #4 pending. hang, rank-absent: rank 3",
@@ -22,7 +24,13 @@ NEWS = IncidentNews(
     attempt=0,
     noticed_ns=5,
     notice="all_reduce #4 pending",
-    diagnosis={"verdict": "hang", "culprits": [{"rank": 3}, {"rank": 0}]},
+    diagnosis=Diagnosis(
+        verdict=HangVerdict.HANG,
+        kind=HangKind.RANK_ABSENT,
+        culprits=tuple(Culprit(rank=rank, basis=Basis.OBSERVED, why="") for rank in (3, 0)),
+        stuck=None,
+        ranks=RankRoll(expected=4, present=(), missing=()),
+    ),
     evidence="/evidence",
     delivered_to="s3://dumps/train",
     complete=True,
@@ -254,3 +262,12 @@ def test_a_disk_that_refuses_the_record_prevents_the_call(tmp_path):
     gone = Path(tmp_path / "gone")
     caller(gone, command=("touch", f"{tmp_path}/called")).call(NEWS)
     assert not (tmp_path / "called").exists()
+
+
+def test_the_example_of_the_docs_posts_to_a_chat(tmp_path, receiver):
+    example = Path(__file__).parents[2] / "docs/examples/notify_chat.py"
+    one = caller(tmp_path, command=(sys.executable, str(example)), environ={"CHAT_WEBHOOK": receiver.url}, timeout_s=60)
+    one.call(NEWS)
+    assert (only_call(tmp_path).ok, only_call(tmp_path).output) == (True, "the chat said 200")
+    ((headers, body),) = receiver.got
+    assert (headers["Idempotency-Key"], body) == ("incident-1", {"content": NEWS.text})
