@@ -1,6 +1,6 @@
 """Every negative control fails, in the check that it is for and in no other, with its own words; its twin passes.
 
-Real drills in bubblewrap, all of them by one command, two at a time.
+Real drills in bubblewrap, all of them by one command, three at a time.
 """
 
 import shutil
@@ -26,7 +26,7 @@ def drilled(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, Path]:
     names = [*MENDED, *(control.scenario for control in CONTROLS)]
     if faketime_library() is None:
         names = [name for name in names if name not in NEED_FAKETIME]
-    code, output = run_hangdrill(["run", *names, "-j", "2", "--out", str(directory / "out")], directory)
+    code, output = run_hangdrill(["run", *names, "-j", "3", "--out", str(directory / "out")], directory)
     return code, output, directory / "out"
 
 
