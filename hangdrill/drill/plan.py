@@ -28,6 +28,7 @@ from hangdrill.model.sizes import parse_size
 __all__ = [
     "Deadlines",
     "Plan",
+    "collector_words",
     "delivery_of",
     "dump_place",
     "is_healthy",
@@ -311,6 +312,15 @@ def _delivery_words(plan: Plan, layout: RunLayout) -> dict[str, str]:
     if options.url is not None:
         words |= {"--deliver-to": options.url, "--deliver-within-s": f"{options.within_s:g}"}
     return words | ({"--incident": str(layout.hooks)} if options.incident.has_hook else {})
+
+
+def collector_words(plan: Plan, node: int) -> tuple[str, ...]:
+    """The collector's command on a node, without its interpreter. One host calls the hooks: a hang is one incident."""
+    words = list(plan.collector_command[1:])
+    if node != 0 and "--incident" in words:
+        at = words.index("--incident")
+        del words[at : at + 2]
+    return tuple(words)
 
 
 def _sidecar_command(plan: Plan, layout: RunLayout, options: dict[str, str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import hangdrill
 from hangdrill.drill.control import RankAttempt
 from hangdrill.drill.fault import PlacedFault
 from hangdrill.drill.layout import RunLayout
-from hangdrill.drill.plan import COLLECTOR_S, Plan, launch_request
+from hangdrill.drill.plan import COLLECTOR_S, Plan, collector_words, launch_request
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, NODE_VARIABLE, RUN_ID_VARIABLE, own_id, read_process
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Waiter
@@ -53,7 +53,7 @@ class LocalJobs:
         parent = str(Path(hangdrill.__file__).resolve().parent.parent)
         python_path = os.pathsep.join(part for part in (parent, self._environ.get("PYTHONPATH", "")) if part)
         words = (
-            sys.executable, *self._plan.collector_command[1:],
+            sys.executable, *collector_words(self._plan, self._node),
             "--sockets", str(self._place.sockets), "--control", str(self._place.control), "--to", str(evidence),
             "--parent-pid", str(os.getpid()),
         )  # fmt: skip
