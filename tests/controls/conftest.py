@@ -1,4 +1,4 @@
-"""The engines of the tests are the launchers' tests': each is started once for all that need it."""
+"""The engines of the tests are the launchers' tests', the recorded runs those of the checks'."""
 
 import contextlib
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "launchers"))
+sys.path += [str(Path(__file__).parents[1] / room) for room in ("launchers", "checks")]
 
 from engine_labs import engine_lab, why_no_engine
 
