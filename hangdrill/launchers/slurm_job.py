@@ -1,6 +1,6 @@
 """A drill's job under Slurm, from sbatch until nothing of it is left.
 
-What the nodes report on the shared file system is looked at first; slurmctld is asked every two seconds at most, for it
+What the nodes report on the shared file system is looked at first; slurmctld is asked once a second at most, for it
 serves a whole cluster. Once the job is over its nodes are out of sight: a second, small job looks there again.
 """
 
@@ -24,7 +24,7 @@ from hangdrill.model.scenario import Teardown
 
 __all__ = ["PRIVATE_TMP", "SlurmJob"]
 
-LOOK_S, ASK_S = 0.2, 2.0
+LOOK_S, ASK_S = 0.2, 1.0
 END_S = 30.0
 """The node processes end their part themselves, if they are told to and can hear it."""
 GONE_S = 120.0

@@ -15,6 +15,7 @@ PRIVATE = ("/tmp", "/var/tmp")
 
 
 def main(name: str, lab: str, kept: list[str], daemons: list[str]) -> None:
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # the lab chose a CPU for the namespace alone
     run("hostname", name)
     run("mount", "--bind", f"{lab}/hosts", "/etc/hosts")
     handles = {path: os.open(path, os.O_PATH) for path in kept}
@@ -28,7 +29,7 @@ def main(name: str, lab: str, kept: list[str], daemons: list[str]) -> None:
     sys.stdin.readline()
     for number, words in enumerate(daemons):
         log = os.open(f"{lab}/log/{name}.{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        subprocess.Popen(["/bin/sh", "-c", f"exec {words}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        subprocess.Popen(["/bin/sh", "-c", words], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     while True:
         try:
             os.wait()

@@ -7,6 +7,7 @@ on a cluster.
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -35,7 +36,7 @@ SLURM_CONF = """
 ClusterName=lab
 SlurmctldHost=login
 AuthType=auth/munge
-AuthInfo=socket={lab}/munge.socket
+AuthInfo=socket=/var/tmp/munge.socket
 CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -57,7 +58,7 @@ StateSaveLocation={lab}/state
 SlurmctldPidFile={lab}/slurmctld.pid
 SlurmdPidFile={lab}/slurmd.%n.pid
 SlurmdSpoolDir=/var/tmp/slurmd.%n
-SchedulerParameters=bf_interval=2,sched_interval=2
+SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0,sched_min_interval=0
 {container}
 NodeName=n0 NodeAddr=10.77.0.10 CPUs=4 RealMemory=4000
 NodeName=n1 NodeAddr=10.77.0.11 CPUs=4 RealMemory=4000
@@ -89,7 +90,17 @@ class Host:
     def __init__(self, name: str, lab: Path, *daemons: str) -> None:
         kept = sorted({str(CHECKOUT), sys.prefix, sys.base_prefix})
         kept = [path for path in kept if path.startswith(("/tmp/", "/var/tmp/"))]
-        command = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command = [
+            *_on_the_oldest_cpu(),
+            "unshare",
+            "--net",
+            "--uts",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ]
         command += [sys.executable, str(HERE / "slurm_host.py"), name, str(lab), *kept, "--", *daemons]
         environ = {"PATH": f"{os.environ.get('PATH', '')}:{SBIN}", "SLURM_CONF": f"{lab}/slurm.conf"}
         self.name = name
@@ -210,7 +221,11 @@ class SlurmLab:
         """What lies in the directories that are this host's own."""
         root = Path(f"/proc/{self._hosts[on].init}/root")
         found = (path for place in ("tmp", "var/tmp") for path in (root / place).rglob("*"))
-        return {str(path.relative_to(root)) for path in found if not str(path).startswith(f"{root}/var/tmp/slurmd")}
+        return {
+            str(path.relative_to(root))
+            for path in found
+            if not str(path).startswith((f"{root}/var/tmp/slurmd", f"{root}/var/tmp/munge"))
+        }
 
     def slurmd_of(self, node: str) -> int:
         """The pid, here, of a node's slurmd."""
@@ -224,20 +239,6 @@ class SlurmLab:
         """Again, after it was killed."""
         self.run("sh", "-c", f"slurmd -N {node}", on=node)
         self.wait_for_nodes()
-
-    def warm_up(self) -> None:
-        """The first container of a node may fail in this Slurm: once one was made, they are."""
-
-        def made() -> bool | None:
-            self.wait_for_nodes()
-            with self.start("srun", f"--nodes={len(NODES)}", "true") as trying:
-                trying.communicate()
-            if trying.returncode:
-                with self.start("scontrol", "update", f"NodeName={','.join(NODES)}", "State=RESUME") as resuming:
-                    resuming.communicate()
-            return trying.returncode == 0 or None
-
-        assert Waiter().until(made, deadline_s=START_S)
 
     def wait_for_nodes(self) -> None:
         """Until both are idle: RuntimeError with the daemons' last words when they do not come up."""
@@ -260,26 +261,36 @@ def slurm_lab(*, private_tmp: bool = False) -> Iterator[SlurmLab]:
     hosts: dict[str, Host] = {}
     try:
         _write_settings(directory, private_tmp=private_tmp)
-        munged = "munged --foreground --force"
-        for option, name in (("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"), ("seed-file", "seed")):
-            munged += f" --{option}={directory}/munge.{name}"
-        munged += f" --log-file={directory}/log/munge"
-        hosts[LOGIN] = Host(LOGIN, directory, munged, "slurmctld -D -c")
+        hosts[LOGIN] = Host(LOGIN, directory, *_daemons(directory, "slurmctld -D -c"))
         for node in NODES:
-            hosts[node] = Host(node, directory, f"slurmd -D -N {node}")
+            hosts[node] = Host(node, directory, *_daemons(directory, f"slurmd -D -N {node}"))
         for host in hosts.values():
             host.connect(hosts[LOGIN])
             host.go()
         _write_commands(directory / "bin", hosts[LOGIN])
         lab = SlurmLab(directory, hosts, private_tmp=private_tmp)
         lab.wait_for_nodes()
-        if private_tmp:
-            lab.warm_up()
         yield lab
     finally:
         for host in hosts.values():
             host.end()
         shutil.rmtree(directory)
+
+
+@functools.cache
+def _on_the_oldest_cpu() -> list[str]:
+    """A host's namespace must be older than those that Slurm makes in it."""
+    script = str(HERE / "namespace_order.py")
+    told = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True).stdout.strip()
+    return ["taskset", "--cpu-list", told] if told else []
+
+
+def _daemons(directory: Path, slurm: str) -> tuple[str, str]:
+    """Each host has a munged of its own: one for all would take what two nodes decode for a replay."""
+    munged = f"exec munged --foreground --force --key-file={directory}/munge.key"
+    for option in ("socket", "pid-file", "log-file", "seed-file"):
+        munged += f" --{option}=/var/tmp/munge.{option.removesuffix('-file')}"
+    return munged, f"until test -S /var/tmp/munge.socket; do sleep 0.05; done; exec {slurm}"
 
 
 def _write_settings(directory: Path, *, private_tmp: bool) -> None:

@@ -158,7 +158,7 @@ def test_dumps_in_the_private_tmp_fail_with_that_reason_and_on_a_shared_director
     problems = not_passed(private_login.result("slurm/node-tmp"))
     assert set(problems) == {"survives-node-tmp-wipe"}
     problem = problems["survives-node-tmp-wipe"]
-    assert problem["ranks"] == dict.fromkeys("0123", "fail")
+    assert problem["ranks"] == dict.fromkeys("01", "fail")
     assert "/tmp/dumps is in the job's private /tmp, which Slurm's job_container/tmpfs deletes" in problem["detail"]
     assert "directory that all nodes share" in problem["mend"]
     assert not_passed(private_login.result("slurm/shared")) == {}

@@ -1,4 +1,4 @@
-"""The slurm launcher with a real Slurm and a stand-in for the node process: what arrives, what is told, what is left."""
+"""The slurm launcher with a real Slurm and a stand-in for the node process: what arrives, is told, and is left."""
 
 import json
 import os
