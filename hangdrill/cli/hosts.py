@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hangdrill.drill.scenario_file import NamedScenario
     from hangdrill.model.errors import ExitCode
 
-__all__ = ["HostWords", "host_options", "serve", "take_host_words", "with_nnodes"]
+__all__ = ["HostWords", "check_jobs", "host_options", "serve", "take_host_words", "with_nnodes"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,6 +71,16 @@ def with_nnodes(items: "list[NamedScenario]", nnodes: int | None) -> "list[Named
         validate(table, name=named.name, path=named.path, source="--nnodes")
         for named, table in zip(items, tables, strict=True)
     ]
+
+
+def check_jobs(items: "list[NamedScenario]", jobs: int) -> None:
+    """The other hosts serve one drill after the other."""
+    from hangdrill.model.scenario import LauncherName
+
+    on_hosts = [named.name for named in items if named.scenario.job.on_nodes]
+    by_hand = [named.name for named in items if named.scenario.job.launcher is LauncherName.TORCHRUN]
+    if jobs > 1 and (both := [name for name in on_hosts if name in by_hand]):
+        raise click.UsageError(f"{both[0]} is on several hosts, which serve one drill at a time: leave -j out.")
 
 
 def serve(items: "list[NamedScenario]", words: HostWords, out: Path | None) -> "ExitCode":

@@ -68,10 +68,14 @@ def _sections(plan: Plan, named: NamedScenario) -> dict[str, str | Sequence[str]
 def _job(scenario: Scenario) -> str:
     job = scenario.job
     what = f"workload {job.workload.value}" if job.workload else f"script {job.script}"
-    return f"{what}, {job.world_size} ranks, {job.backend}, timeout {job.timeout_s:g} s, {job.launcher.value}"
+    hosts = f" on {job.nnodes} hosts" if job.nnodes > 1 else ""
+    return f"{what}, {job.world_size} ranks{hosts}, {job.backend}, timeout {job.timeout_s:g} s, {job.launcher.value}"
 
 
 def _fault(fault: Fault) -> str:
+    if fault.on_host:
+        link = f" on {fault.interface}" if fault.interface is not None else ""
+        return f"{fault.kind.value} of node {fault.host_node}{link}, {_place(fault.before, fault.at)}"
     if not fault.targets:
         return "none"
     ranks = ", ".join(str(rank) for rank in fault.targets)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hangdrill.cli.hosts import host_options, serve, take_host_words, with_nnodes
+from hangdrill.cli.hosts import check_jobs, host_options, serve, take_host_words, with_nnodes
 from hangdrill.cli.output import console, default_out_dir, print_json, python_of, show_result, write_reports
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def run(
     items = with_nnodes(items, hosts.nnodes)
     if hosts.node:
         return serve(items, hosts, out)
+    check_jobs(items, jobs)
     out_dir = (out or default_out_dir(Path.cwd(), time.time())).absolute()
     screen = console(stderr=as_json)
     for warning in dict.fromkeys(text for named in items for text in named.warnings):

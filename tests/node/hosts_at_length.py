@@ -4,6 +4,7 @@ Processes are counted on the machine, by what they carry in their environment, a
 """
 
 import signal
+import sys
 
 import pytest
 from host_drills import DRILL_S, Drill, link_is_up, nothing_left
@@ -14,7 +15,23 @@ pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(1800)]
 
 REACH_S = 180.0
 GONE_S = 120.0
-FAULTS = ["hosts/link-loss", "hosts/link-slow", "hosts/host-death", "hosts/store-host-death"]
+HANGING_SERVER = """
+import sys, threading
+from pathlib import Path
+import hangdrill.node.shared as shared
+from hangdrill.node.__main__ import main
+def hanging(call):
+    def wrapped(*words):
+        if Path("/var/tmp/hang").exists():
+            threading.Event().wait()
+        return call(*words)
+    return wrapped
+for name in ("read_in_place", "write_in_place", "_replace"):
+    setattr(shared, name, hanging(getattr(shared, name)))
+sys.exit(main(sys.argv[1:]))
+"""
+"""A node process whose file server hangs for good as soon as a file says so."""
+FAULTS = ["hosts/link-down-alone", "hosts/link-loss", "hosts/link-slow", "hosts/host-death", "hosts/store-host-death"]
 
 
 def wait_for(drill, event):
@@ -96,3 +113,22 @@ def test_host_that_loses_its_power_is_said_to_be_lost(hosts):
     assert drill.a.wait(DRILL_S) in (1, 2), drill.a.output
     assert "host-b has not been heard of" in drill.a.output
     assert drill.check("nothing-left")["verdict"] == "unknown"
+
+
+def test_file_server_that_hangs_keeps_no_rank_alive(hosts):
+    out = hosts.shared / "out"
+    a = hosts.a.hangdrill("run", "hosts/agent-kill", "--out", str(out))
+    run_dir = out / "hosts/agent-kill"
+    b = hosts.b.start([sys.executable, "-c", HANGING_SERVER, "--run", str(run_dir), "--node", "1"])
+    journal = run_dir / "journal.jsonl"
+    steady = Waiter().until(
+        lambda: (journal.exists() and "steady" in journal.read_text()) or a.process.poll() is not None or None,
+        deadline_s=REACH_S,
+    )
+    assert steady, a.output
+    hosts.b.run("touch", "/var/tmp/hang")
+    assert b.wait(DRILL_S) == 75, b.output
+    assert "the controller has not been heard of" in b.output
+    assert hosts.b.processes() == []
+    assert a.wait(DRILL_S) in (0, 1, 2)
+    assert_all_gone(hosts)

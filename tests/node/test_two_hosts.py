@@ -3,8 +3,12 @@
 The other faults, and interrupts, are in hosts_at_length.py (`make hosts`).
 """
 
+import signal
+
 import pytest
 from host_drills import DRILL_S, Drill, link_is_up, nothing_left
+
+from hangdrill.drill.waiting import Waiter
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(900)]
 
@@ -89,6 +93,15 @@ def test_interface_that_cannot_be_cut_ends_the_drill_before_anything_starts(host
     assert f"host-b: {reason}" in drill.a.output
     assert reason in drill.b.output
     assert "steady" not in drill.events()
+    assert nothing_left(hosts) == {}
+
+
+def test_ctrl_c_while_the_other_host_is_awaited_leaves_nothing(hosts):
+    out = hosts.shared / "out"
+    waiting = hosts.a.hangdrill("run", "hosts/hold", "--out", str(out))
+    assert Waiter().until(lambda: "waiting for node 1" in waiting.output or None, deadline_s=DRILL_S), waiting.output
+    waiting.signal(signal.SIGINT)
+    assert waiting.wait(DRILL_S) == 130
     assert nothing_left(hosts) == {}
 
 
