@@ -80,6 +80,6 @@ def _place(reports: dict[int, FaultReport]) -> str:
 
 CHECK = Check(
     name="fault-confirmed",
-    claim="Each chosen rank, or the node process of the chosen host, reported that the fault took, of the right kind; no other did.",
+    claim="Each chosen rank, or the chosen host, reported that the fault took, of the right kind, and no other did.",
     judge=_judge,
 )
