@@ -145,6 +145,17 @@ class WayOut(msgspec.Struct, frozen=True, kw_only=True):
     """The variable that is not set."""
 
 
+class Slurm(msgspec.Struct, frozen=True, kw_only=True):
+    """What Slurm says of its own configuration. known: it answered."""
+
+    known: bool = False
+    private_tmp: bool = False
+    """Each job has a /tmp and /dev/shm of its own, which go with it."""
+    kill_wait_s: float | None = None
+    run_directory: str = ""
+    """Where `hangdrill run` would write if --out says nothing."""
+
+
 class JobKind(Enum):
     """Where the job comes from."""
 
@@ -194,5 +205,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     way_out: WayOut = WayOut()
     pod: Kubernetes | None = None
     """Of a scenario whose job is put into pods."""
+    slurm: Slurm | None = None
+    """Of a job of Slurm."""
     grace_s: float | None = None
     kill_after_s: float | None = None
