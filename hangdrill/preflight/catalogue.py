@@ -31,6 +31,8 @@ CATALOGUE: dict[str, tuple[Severity, str]] = {
     "dump-on-tmpfs": (RISK, "in memory: gone with the node or pod, and counted as memory of the job"),
     "dump-on-container-layer": (LOSES, "gone with the container"),
     "dump-in-empty-dir": (LOSES, "in an emptyDir: deleted with the pod"),
+    "dump-on-job-tmp": (LOSES, "in a /tmp that Slurm's job_container/tmpfs deletes with the job"),
+    "dump-on-node-disk": (RISK, "under Slurm on each node's own disk: somebody must fetch them there"),
     "dump-shared-by-hosts": (RISK, "a network file system under a prefix that names neither job nor host"),
     "dump-overwritten-by-restarts": (LOSES, "a restarted rank writes the same name again"),
     "dump-readable-by-others": (RISK, "dumps are written with mode 0644, in a directory that others may enter"),
@@ -93,6 +95,9 @@ CATALOGUE: dict[str, tuple[Severity, str]] = {
     "rollback-used": (NOTE, "the legacy backend, which goes away in the release after 2.15"),
     "rollback-misspelled": (LOSES, 'TORCH_DIST_USE_NCCL2 has a value other than "0" or "1"'),
     "rollback-not-read": (RISK, "this torch does not know TORCH_DIST_USE_NCCL2"),
+    # Slurm
+    "slurm-not-known": (UNKNOWN, "a job of Slurm, and slurmctld does not answer"),
+    "run-directory-on-node": (RISK, "a drill under Slurm whose run directory the nodes would not see"),
     # the look itself
     "command-not-understood": (UNKNOWN, "the command line is none of torchrun that was understood"),
     "script-not-seen": (UNKNOWN, "the script could not be read or parsed"),
