@@ -17,6 +17,7 @@ from hangdrill.preflight.names import variable_findings
 from hangdrill.preflight.pods import pod_findings
 from hangdrill.preflight.recorder import buffer_entries, recorder_findings
 from hangdrill.preflight.servers import server_findings, stack_findings
+from hangdrill.preflight.slurm import slurm_findings
 from hangdrill.preflight.surroundings import Surroundings
 from hangdrill.preflight.timeouts import timeout_findings
 from hangdrill.preflight.versions import version_findings
@@ -37,6 +38,7 @@ FAMILIES: tuple[Callable[[Surroundings], Iterator[Finding]], ...] = (
     device_findings,
     host_findings,
     pod_findings,
+    slurm_findings,
     version_findings,
     looking_findings,
 )
