@@ -12,7 +12,8 @@ from hangdrill.preflight.machine import look_at_machine
 from hangdrill.preflight.place import look_at_place, native_prefix
 from hangdrill.preflight.pods import is_empty_dir
 from hangdrill.preflight.script import read_script
-from hangdrill.preflight.surroundings import Job, JobKind, Place, Surroundings, WayOut
+from hangdrill.preflight.slurm import local_root, look_at_slurm
+from hangdrill.preflight.surroundings import Job, JobKind, Place, Slurm, Surroundings, WayOut
 from hangdrill.preflight.torch_probe import ask_torch
 from hangdrill.preflight.variables import names_to_ask_for
 from hangdrill.preflight.way_out import look_at_way_out
@@ -58,18 +59,31 @@ def gather(
     merged = {name: value for name, value in {**environ, **job.variables}.items() if name not in job.removed}
     in_pods = scenario is not None and scenario.job.launcher is LauncherName.KUBERNETES
     pod = scenario.job.kubernetes if scenario is not None and in_pods else None
+    machine = look_at_machine(environ)
+    in_slurm = machine.in_slurm if scenario is None else scenario.job.launcher is LauncherName.SLURM
+    slurm = look_at_slurm(environ, str(cwd / "hangdrill-runs")) if in_slurm else None
     return Surroundings(
         environ=merged,
         torch=torch,
         torch_problem=problem,
-        machine=look_at_machine(environ),
+        machine=machine,
         place=_place(job, scenario, merged, wishes, cwd=cwd, umask=umask),
         job=job,
         way_out=WayOut() if scenario is None else look_at_way_out(scenario, environ, str(cwd / "hangdrill-runs")),
         pod=pod,
-        grace_s=wishes.grace_s if wishes.grace_s is not None or pod is None else float(pod.grace_s),
+        slurm=slurm,
+        grace_s=_grace_s(wishes, pod, slurm),
         kill_after_s=wishes.kill_after_s,
     )
+
+
+def _grace_s(wishes: Wishes, pod: Kubernetes | None, slurm: Slurm | None) -> float | None:
+    """What the user says wins over what pod and scheduler say."""
+    if wishes.grace_s is not None:
+        return wishes.grace_s
+    if pod is not None:
+        return float(pod.grace_s)
+    return slurm.kill_wait_s if slurm is not None else None
 
 
 def job_of_scenario(scenario: Scenario, environ: Mapping[str, str]) -> Job:
@@ -118,6 +132,17 @@ def _place(
         prefix, chosen_by = str(cwd / wishes.dump_to / "fr_"), "--dump-to"
     elif scenario is not None and "TORCH_FR_DUMP_TEMP_FILE" not in job.variables:
         prefix, chosen_by, made_by_hangdrill = str(cwd / "hangdrill-runs" / "fr_"), "the run directory", True
+    elif scenario is not None and scenario.job.launcher is LauncherName.SLURM:
+        directory = str(Path(prefix).parent)
+        if root := local_root(directory):  # a node's own: its node process makes it, and nobody sees it from here
+            return Place(
+                prefix=prefix,
+                directory=directory,
+                chosen_by=chosen_by,
+                made_by_hangdrill=True,
+                file_system="a node's own",
+                mount_point=root,
+            )
     elif scenario is not None and scenario.job.contained:
         return _contained_place(scenario, prefix, chosen_by, cwd=cwd, umask=umask)
     place = look_at_place(prefix, chosen_by, cwd=cwd, umask=umask, made_by_hangdrill=made_by_hangdrill)
