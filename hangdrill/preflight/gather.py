@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from hangdrill.model.kubernetes import Kubernetes
 from hangdrill.model.scenario import FaultKind, LauncherName, Scenario, Trigger
 from hangdrill.model.sizes import parse_size
 from hangdrill.preflight.command import assigned, job_of_command
