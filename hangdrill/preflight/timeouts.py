@@ -109,5 +109,6 @@ def _grace(facts: Surroundings) -> Iterator[Finding]:
             f"{facts.grace_s:g} s from TERM to KILL is no more than the {needed_s:g} s that ending the ranks may take"
         )
         mend = f"raise it to {needed_s + ABORT_WAIT_S:g} s, which leaves time to store evidence"
-        where = "--grace-s" if facts.pod is None else "job.kubernetes.grace_s"
+        told_by_slurm = facts.slurm is not None and facts.slurm.kill_wait_s == facts.grace_s
+        where = "job.kubernetes.grace_s" if facts.pod is not None else "KillWait" if told_by_slurm else "--grace-s"
         yield found("grace-too-short", what=what, where=where, mend=mend)
