@@ -9,12 +9,13 @@ from hangdrill.model.preflight import Finding, Severity, preflight_verdict
 from hangdrill.model.scenario import FaultKind, Trigger
 from hangdrill.model.verdict import Verdict
 from hangdrill.preflight import CATALOGUE, examine
-from hangdrill.preflight.surroundings import Call, DebugServerCall, Job, JobKind, Surroundings, WayOut
+from hangdrill.preflight.surroundings import Call, DebugServerCall, Job, JobKind, Slurm, Surroundings, WayOut
 
 NATIVE, SERVER = Trigger.NATIVE, Trigger.DEBUG_SERVER
 CULPRIT = "stalled-rank-does-not-dump"
 LEGACY = {"job": {"trigger": NATIVE, "backend": "nccl-legacy"}}
 OPEN = "debug-server-open"
+PRIVATE_TMP = Slurm(known=True, private_tmp=True, kill_wait_s=60.0, run_directory="/home/me/hangdrill-runs")
 
 
 def env(**variables: str) -> Surroundings:
@@ -163,6 +164,13 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     ("rollback-misspelled", env(TORCH_DIST_USE_NCCL2="false"), []),
     ("rollback-misspelled", env(TORCH_DIST_USE_NCCL2="00"), []),
     ("rollback-not-read", good(environ={"TORCH_DIST_USE_NCCL2": "0"}, torch={"version": "2.13.0"}), []),
+    # Slurm
+    ("slurm-not-known", good(slurm=Slurm()), []),
+    ("run-directory-on-node", good(slurm=Slurm(known=True, run_directory="/tmp/a"), job={"launcher": "slurm"}), []),
+    ("dump-on-job-tmp", good(slurm=PRIVATE_TMP, place={"directory": "/tmp/dumps"}), []),
+    ("dump-on-job-tmp", good(slurm=PRIVATE_TMP, place={"directory": "/dev/shm"}), []),
+    ("dump-on-node-disk", good(slurm=PRIVATE_TMP, place={"directory": "/var/tmp/dumps"}), []),
+    ("dump-on-node-disk", good(slurm=Slurm(known=True), place={"directory": "/tmp/dumps"}), []),
     # the look itself
     ("command-not-understood", good(job={"problem": "no script was found in the command"}), []),
     ("script-not-seen", good(script={"problem": "No such file", "inits": ()}, job={"backend": "gloo"}), []),
@@ -197,6 +205,9 @@ def test_at_least_25_misconfigurations_are_named() -> None:
 
 
 QUIET = {
+    "a shared directory under Slurm": good(slurm=PRIVATE_TMP, job={"launcher": "slurm"}),
+    "a directory whose name begins like one": good(slurm=PRIVATE_TMP, place={"directory": "/tmpfiles"}),
+    "the grace that Slurm tells": good(machine={"in_slurm": True}, slurm=PRIVATE_TMP, grace_s=60.0),
     "another release may read what only the legacy backend reads in 2.15": good(
         environ={"TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "900"}, torch={"version": "2.16.0"}
     ),
