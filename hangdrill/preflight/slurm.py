@@ -54,7 +54,9 @@ def slurm_findings(facts: Surroundings) -> Iterator[Finding]:
     if slurm is None:
         return
     if not slurm.known:
-        what = "slurmctld was not asked or did not answer: whether a job has a private /tmp, and its grace, is not known"
+        what = (
+            "slurmctld was not asked or did not answer: whether a job has a private /tmp, and its grace, is not known"
+        )
         mend = "run preflight where Slurm's commands work"
         yield found("slurm-not-known", what=what, where="scontrol show config", mend=mend)
     if drilled and (root := local_root(slurm.run_directory)):
@@ -70,4 +72,3 @@ def slurm_findings(facts: Surroundings) -> Iterator[Finding]:
     else:
         what = f"{place.directory} is on each node's own disk: after the job somebody must fetch dumps from every node"
         yield found("dump-on-node-disk", what=what, where=place.chosen_by, mend=SHARE)
-

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from box_requests import box_request, prepare_run
-from slurm_lab import NODES, slurm_lab, why_no_slurm
+from slurm_lab import KILL_WAIT_S, NODES, slurm_lab, why_no_slurm
 
 from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.protocol import OutOfReach
@@ -16,6 +16,8 @@ from hangdrill.launchers.slurm import SCRIPT, SlurmLauncher
 from hangdrill.launchers.slurm_commands import Slurm
 from hangdrill.model.errors import MachineError, UsageError
 from hangdrill.model.scenario import Teardown
+from hangdrill.preflight.slurm import look_at_slurm
+from hangdrill.preflight.surroundings import Slurm as PreflightFacts
 
 pytestmark = pytest.mark.skipif(bool(why_no_slurm()), reason=why_no_slurm())
 DEADLINE_S = 90
@@ -240,3 +242,12 @@ def test_run_directory_with_odd_characters_is_used_as_it_is(runs, lab):
     job, _ = runs.start('echo "$2"; pwd', run_dir=run_dir)
     assert code_of(job) == 0
     assert (run_dir / "job.log").read_text() == f"{run_dir}\n" * 2
+
+
+def test_preflight_is_told_what_slurm_deletes_and_how_long_its_grace_is(lab, private_lab):
+    facts = [look_at_slurm(each.environ_here, "/runs") for each in (lab, private_lab)]
+    assert facts == [
+        PreflightFacts(known=True, private_tmp=private, kill_wait_s=KILL_WAIT_S, run_directory="/runs")
+        for private in (False, True)
+    ]
+    assert look_at_slurm({"PATH": "/nowhere"}, "/runs") == PreflightFacts(run_directory="/runs")
