@@ -10,21 +10,18 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from hangdrill.delivery.problems import DeliveryProblem, Meaning, meaning_of
+from hangdrill.delivery.opening import open_store
+from hangdrill.delivery.problems import Meaning, meaning_of
 from hangdrill.delivery.record import RECORD, address_of, read_manifest, write_record
-from hangdrill.delivery.stores import AlreadyThere, Store, open_store
+from hangdrill.delivery.sending import MANIFEST, Sender
+from hangdrill.delivery.stores import Store
 from hangdrill.model.delivery import DeliveredArtifact, Delivery, DeliveryState
 
 __all__ = ["MANIFEST", "Courier", "Limits"]
-
-MANIFEST = "manifest.json"
-_CONFLICT = "another object is there already under this name"
-_CONFLICT_MEND = "look whose it is; hangdrill never overwrites: move it away, or deliver to another prefix"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +71,7 @@ class Courier:
         self._redact = redact
         self._limits = limits or Limits()
         self._opener = opener
-        self._store: Store | None = None
-        self._opening: threading.Lock = threading.Lock()
+        self._sender = Sender(evidence, record.url, self._address, opener)
         self._parcels: dict[str, _Parcel] = {
             one.path: _Parcel(_again(one)) for one in record.artifacts if not _is_outdated(one)
         }
@@ -145,7 +141,7 @@ class Courier:
         artifacts = tuple(parcel.artifact for parcel in self._parcels.values())
         names = {one.path for one in artifacts if one.state is DeliveryState.DELIVERED}
         whole = bool(artifacts) and len(names) == len(artifacts) and any(name.startswith("manifest") for name in names)
-        store = self._store
+        store = self._sender.store
         self.record = msgspec.structs.replace(
             self.record,
             artifacts=artifacts,
@@ -193,52 +189,10 @@ class Courier:
     def _try(self, artifact: DeliveredArtifact, number: int) -> None:
         problem: Meaning | None = None
         try:
-            self._deliver(artifact)
+            self._sender.send(artifact)
         except BaseException as error:  # a stranger's file system may raise anything
             problem = meaning_of(error, self.record.url)
         self._outcomes.put(_Outcome(artifact.path, number, problem))
-
-    def _deliver(self, artifact: DeliveredArtifact) -> None:
-        """Put it and read it back. What is there already with the same bytes is delivered; anything else a conflict."""
-        store = self._open()
-        name = self._address.name_of(artifact.path)
-        wanted = (artifact.bytes, artifact.sha256)
-        store.sweep(name)
-        found = store.digest(name)
-        if found is None:
-            data = self._bytes_of(artifact)
-            with suppress(AlreadyThere):  # a try that was given up has come through after all, or somebody was quicker
-                store.put_new(name, data)
-            found = store.digest(name)
-            if found is None:
-                raise OSError("it was written, and is not there when it is read back")
-        if found != wanted:
-            raise DeliveryProblem(
-                f"{_CONFLICT}: {found[0]} bytes, sha256 {found[1][:12]}..., instead of {wanted[0]} bytes, "
-                f"sha256 {wanted[1][:12]}...",
-                _CONFLICT_MEND,
-            )
-
-    def _bytes_of(self, artifact: DeliveredArtifact) -> bytes:
-        source = MANIFEST if artifact.path.startswith("manifest.") else artifact.path
-        try:
-            data = (self.evidence / source).read_bytes()
-        except OSError as error:
-            raise DeliveryProblem(
-                f"it is gone from the evidence directory: {error.strerror}", "keep others out of that directory"
-            ) from error
-        if (len(data), hashlib.sha256(data).hexdigest()) != (artifact.bytes, artifact.sha256):
-            raise DeliveryProblem(
-                "it has changed in the evidence directory since it was collected", "keep others out of that directory"
-            )
-        return data
-
-    def _open(self) -> Store:
-        """Once for all tries: importing s3fs takes a second."""
-        with self._opening:
-            if self._store is None:
-                self._store = self._opener(self.record.url)
-            return self._store
 
     def _gather(self) -> bool:
         changed = False

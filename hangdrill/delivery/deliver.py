@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hangdrill.delivery.courier import Courier, Limits
+from hangdrill.delivery.opening import is_local, local_path
 from hangdrill.delivery.orders import DeliveryOptions
 from hangdrill.delivery.outbox import check_delivery
 from hangdrill.delivery.record import locked, read_manifest, starting_record
 from hangdrill.delivery.secrets import Redactor
-from hangdrill.delivery.stores import is_local, local_path
 from hangdrill.model.delivery import Delivery
 from hangdrill.model.errors import UsageError
 

@@ -6,31 +6,26 @@ hook never harms the collection: it has a deadline, at which the command is ende
 
 import io
 import os
-import queue
 import signal
 import subprocess
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
 from hangdrill.delivery.descendants import adopt_orphans, descendants, end_descendants
 from hangdrill.delivery.record import CALLS, read_calls, write_record
 from hangdrill.delivery.secrets import webhook_shown
+from hangdrill.delivery.webhook import OUTPUT_BYTES, post_in_time, printable_output, webhook_url
 from hangdrill.model.delivery import HookCall, HookCalls, HookKind, IncidentNews
 
-__all__ = ["Caller", "webhook_url"]
+__all__ = ["Caller"]
 
-_OUTPUT_BYTES = 2000
 _TRIES = 3
 _PAUSE_S = 0.5
-_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REAP_S = 2.0
 
 
@@ -116,7 +111,7 @@ class Caller:
             timed_out=timed_out,
             ok=not timed_out and process.returncode == 0,
             error=_command_error(process.returncode, self._timeout_s if timed_out else None),
-            output=_printable(output),
+            output=printable_output(output),
         )
 
     # A webhook.
@@ -128,7 +123,7 @@ class Caller:
             return msgspec.structs.replace(call, error=error)
         until_s = time.monotonic() + self._timeout_s
         for number in range(1, _TRIES + 1):
-            answer = _post_in_time(url, news, left_s=until_s - time.monotonic())
+            answer = post_in_time(url, news, left_s=until_s - time.monotonic())
             call = msgspec.structs.replace(
                 call,
                 tries=number,
@@ -143,11 +138,6 @@ class Caller:
                 break
             time.sleep(pause_s)  # within the deadline of the whole call, as was just looked at
         return call
-
-
-def webhook_url(webhook: str, environ: Mapping[str, str]) -> str:
-    """The URL itself; `$NAME` is what the environment has under that name, "" when it has nothing."""
-    return environ.get(webhook[1:], "") if webhook.startswith("$") else webhook
 
 
 def variables_of(news: IncidentNews) -> dict[str, str]:
@@ -176,7 +166,7 @@ def _hear(process: "subprocess.Popen[bytes]", timeout_s: float, leave: Collectio
         """To the end, of which the beginning is kept: whoever prints without end is not to fill the memory."""
         with process.stdout or io.BytesIO() as stream:
             while block := os.read(stream.fileno(), 1 << 16):
-                heard.extend(block[: max(0, _OUTPUT_BYTES - len(heard))])
+                heard.extend(block[: max(0, OUTPUT_BYTES - len(heard))])
 
     listener = threading.Thread(target=listen, name="hook's output", daemon=True)
     listener.start()
@@ -200,57 +190,3 @@ def _command_error(status: int, over_s: float | None) -> str:
     if status < 0:
         return f"ended by {signal.Signals(-status).name}"
     return f"exit status {status}" if status else ""
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A POST that is redirected becomes a GET without its body: no delivery."""
-
-    def redirect_request(self, *_arguments: object, **_more: object) -> None:
-        """Never."""
-
-
-class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one POST. again: another one may help."""
-
-    status: int | None = None
-    error: str = ""
-    output: str = ""
-    late: bool = False
-    again: bool = False
-
-
-def _post_in_time(url: str, news: IncidentNews, *, left_s: float) -> _Answer:
-    """One POST in a thread of its own: an answer that drips in has no end that a socket's timeout would see."""
-    answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
-    threading.Thread(target=lambda: answers.put(_post(url, news, left_s)), name="webhook", daemon=True).start()
-    try:
-        return answers.get(timeout=max(0.0, left_s))
-    except queue.Empty:
-        return _Answer(error="no answer in time", late=True)
-
-
-def _post(url: str, news: IncidentNews, left_s: float) -> _Answer:
-    if urlsplit(url).scheme not in ("http", "https"):
-        return _Answer(error="it is no http:// or https:// URL")
-    headers = {"Content-Type": "application/json", "User-Agent": "hangdrill", "Idempotency-Key": news.key}
-    request = urllib.request.Request(url, data=msgspec.json.encode(news), headers=headers, method="POST")
-    try:
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=max(0.1, left_s)) as answer:
-            return _Answer(status=answer.status, output=_printable(answer.read(_OUTPUT_BYTES)))
-    except urllib.error.HTTPError as error:
-        with error:
-            output = _printable(error.read(_OUTPUT_BYTES))
-        return _Answer(status=error.code, error=f"HTTP status {error.code}", output=output, again=error.code in _AGAIN)
-    except Exception as error:  # whatever answers there may not speak HTTP at all
-        reason = getattr(error, "reason", error)
-        late = isinstance(reason, TimeoutError)
-        text = "no answer in time" if late else f"{type(reason).__name__}: {reason}"[:300]
-        return _Answer(error=text, late=late, again=True)
-
-
-def _printable(data: bytes) -> str:
-    """What a hook said, harmless in a terminal and in JSON."""
-    from hangdrill.recorder.printable import printable
-
-    text = data.decode("utf-8", "replace")
-    return " / ".join(printable(line) for line in text.splitlines() if line.strip())[:_OUTPUT_BYTES]

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import msgspec
 
+from hangdrill.delivery.opening import open_store
 from hangdrill.delivery.problems import meaning_of
 from hangdrill.delivery.record import address_of, find_records, read_record
 from hangdrill.delivery.retention import What, look_at_place
 from hangdrill.delivery.secrets import Redactor
-from hangdrill.delivery.stores import Store, open_store
+from hangdrill.delivery.stores import Store
 from hangdrill.model.delivery import Delivered, DeliveredArtifact, Delivery, KeptPlace, ObjectFacts
 
 __all__ = ["Question", "answer", "ask", "look_at"]

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import msgspec
 
+from hangdrill.delivery.opening import is_local, local_path
 from hangdrill.delivery.orders import DeliveryOptions, Line, Orders
 from hangdrill.delivery.secrets import secret_in
-from hangdrill.delivery.stores import is_local, local_path
 from hangdrill.model.errors import MachineError, UsageError
 
 __all__ = ["NoopOutbox", "Outbox", "ProcessOutbox", "check_delivery", "longest_s", "open_outbox"]

@@ -16,11 +16,12 @@ from pathlib import Path
 import msgspec
 
 from hangdrill.delivery.courier import Courier
-from hangdrill.delivery.hook import Caller, webhook_url
+from hangdrill.delivery.hook import Caller
 from hangdrill.delivery.news import make_news, read_diagnosis
 from hangdrill.delivery.orders import Line, Orders
 from hangdrill.delivery.record import RECORD, locked, read_manifest, starting_record, write_record
 from hangdrill.delivery.secrets import Redactor
+from hangdrill.delivery.webhook import webhook_url
 from hangdrill.model.delivery import Delivery, DeliveryState
 from hangdrill.model.diagnosis import Diagnosis, HangVerdict
 from hangdrill.model.errors import ExitCode, HangdrillError

@@ -9,9 +9,10 @@ import msgspec
 
 from hangdrill.delivery.cleanup import CLEANUP, Cleanup, deletions_in
 from hangdrill.delivery.lifecycle import kept_in_bucket
+from hangdrill.delivery.opening import open_store
 from hangdrill.delivery.problems import meaning_of
 from hangdrill.delivery.s3 import S3Store
-from hangdrill.delivery.stores import LocalStore, Store, open_store
+from hangdrill.delivery.stores import LocalStore, Store
 from hangdrill.model.delivery import Deletion, KeptPlace
 
 __all__ = ["What", "look_at_place"]

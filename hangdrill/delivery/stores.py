@@ -11,17 +11,12 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
 
 from hangdrill.delivery.problems import DeliveryProblem
 from hangdrill.model.delivery import WriteOnce
 
-__all__ = ["AlreadyThere", "LocalStore", "MovingStore", "ObjectStore", "Store", "is_local", "local_path", "open_store"]
+__all__ = ["AlreadyThere", "LocalStore", "MovingStore", "ObjectStore", "Store"]
 
-ATOMIC_PUT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az", "abfss", "memory", "oci", "oss"})
-"""Protocols whose put shows the whole object or none."""
-CONDITIONAL = frozenset({"gs", "gcs", "memory"})
-"""Whose fsspec package is known to let the store itself refuse a second write; S3 is asked, see S3Store."""
 _BLOCK_BYTES = 1 << 20
 _READ_BYTES = 8 << 20
 _TEMPORARY = ".hangdrill-tmp"
@@ -211,37 +206,6 @@ class MovingStore(ObjectStore):
         with contextlib.suppress(FileNotFoundError):
             for left in self.files.glob(f"{parent}/.{last}.*{_TEMPORARY}"):
                 self.files.rm_file(left)
-
-
-def is_local(url: str) -> bool:
-    """A plain path or file://."""
-    return "://" not in url or url.split("://", 1)[0].lower() in ("file", "local")
-
-
-def local_path(url: str) -> Path:
-    """Of a plain path or file://; absolute."""
-    if "://" not in url:
-        return Path(url).absolute()
-    parts = urlsplit(url)
-    return Path(unquote(parts.netloc + parts.path)).absolute()
-
-
-def open_store(url: str) -> Store:
-    """The store of a URL; nothing is written yet. Raises whatever fsspec or the store's package raises."""
-    if is_local(url):
-        return LocalStore(local_path(url), url if "://" in url else str(local_path(url)))
-    from fsspec.core import url_to_fs
-
-    protocol = url.split("://", 1)[0].lower()
-    # Without an instance cache: credentials are read anew, and no listing of another's is believed.
-    files, root = url_to_fs(url, skip_instance_cache=True) if protocol != "memory" else url_to_fs(url)
-    if protocol in ("s3", "s3a"):
-        from hangdrill.delivery.s3 import S3Store
-
-        return S3Store(files, str(root), url)
-    kind = WriteOnce.CONDITIONAL if protocol in CONDITIONAL else WriteOnce.CHECKED
-    store = ObjectStore if protocol in ATOMIC_PUT else MovingStore
-    return store(files, str(root), url, write_once=kind)
 
 
 def _digest(blocks: Iterator[bytes]) -> tuple[int, str]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from hangdrill.checks.retained import judge_places
 from hangdrill.delivery.inspection import Question, ask
+from hangdrill.delivery.opening import is_local, local_path
 from hangdrill.delivery.retention import What
-from hangdrill.delivery.stores import is_local, local_path
 from hangdrill.model.delivery import KeptPlace
 from hangdrill.model.preflight import Finding
 from hangdrill.model.scenario import Scenario, Trigger

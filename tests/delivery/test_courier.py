@@ -22,8 +22,8 @@ from delivery_tools import (
 from s3_labs import BUCKET
 
 from hangdrill.delivery import deliver
+from hangdrill.delivery.opening import open_store
 from hangdrill.delivery.record import RECORD, locked
-from hangdrill.delivery.stores import open_store
 from hangdrill.model.delivery import DeliveryState, WriteOnce
 from hangdrill.model.errors import MachineError, UsageError
 
@@ -211,6 +211,14 @@ def test_a_wrong_key_is_said_and_never_repeated_in_the_record(seaweed, evidence,
     text = (evidence / RECORD).read_text()
     assert "AKIAWRONGWRONG" not in text
     assert "wrong-secret" not in text
+
+
+def test_a_server_that_is_not_there_is_given_up(seaweed, evidence, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    record = drive(courier_for(evidence, f"s3://{BUCKET}/x"), limit_s=60)
+    assert states(record) == {FAILED}
+    assert {one.attempts for one in record.artifacts} == {QUICK.tries}
+    assert record.artifacts[0].last_error
 
 
 def test_missing_credentials_are_said(seaweed, evidence, monkeypatch):
