@@ -40,6 +40,7 @@ __all__ = ["CELLS_LINE", "CONTROLS_LINE", "Made", "cell_record", "receipt_of", "
 CELLS_LINE = "certification/cells"
 CONTROLS_LINE = "certification/controls"
 MOST_NAMED = 5
+MOST_CHARACTERS = 160
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,7 +199,8 @@ def _sentence(verdict: Verdict, lines: Sequence[Line]) -> str:
         return f"all {len(lines)} lines pass"
     first = next(line for line in lines if line.verdict is verdict)
     parts = [f"{counts[one]} {one.value}" for one in (Verdict.FAIL, Verdict.UNKNOWN) if counts[one]]
-    return f"of {len(lines)} lines {' and '.join(parts)}; the first: {first.claim}: {first.detail or 'no detail'}"
+    detail = first.detail if len(first.detail) <= MOST_CHARACTERS else f"{first.detail[:MOST_CHARACTERS]} ..."
+    return f"of {len(lines)} lines {' and '.join(parts)}; the first: {first.claim}{detail and f': {detail}'}"
 
 
 def cell_record(result: CellResult, resumed: Set[str] = frozenset()) -> CellRecord:

@@ -46,7 +46,7 @@ class Watcher(Protocol):
     def begins(self, cell_id: str, title: str, number: int, total: int) -> None:
         """A cell begins; number counts from 1."""
 
-    def ended(self, cell: CellRecord, lines: Sequence[Line]) -> None:
+    def ended(self, record: CellRecord, lines: Sequence[Line]) -> None:
         """A cell has ended, or its earlier result is taken."""
 
 
@@ -59,7 +59,7 @@ class NoopWatcher:
     def begins(self, cell_id: str, title: str, number: int, total: int) -> None:
         """Nothing."""
 
-    def ended(self, cell: CellRecord, lines: Sequence[Line]) -> None:
+    def ended(self, record: CellRecord, lines: Sequence[Line]) -> None:
         """Nothing."""
 
 

@@ -1,6 +1,7 @@
 """`hangdrill certify`, `verify` and `compare` for people at a terminal."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -38,12 +39,11 @@ class PlainWatcher:
         """Which, of how many."""
         self._say(cell(f"[{number}/{total}] "), cell(cell_id, "bold"), cell(f"  {title}"))
 
-    def ended(self, cell: CellRecord, lines: Sequence[Line]) -> None:
-        """The verdict, and every line that does not pass."""
-        self._say(Text("  "), verdict_text(cell.verdict), Text(f"  {_ended_text(cell)}"))
-        for line in lines:
-            if line.verdict is not Verdict.PASS and cell.ran:
-                self._say(Text("    "), verdict_text(line.verdict), Text(f"  {line.claim}: {line.detail}"))
+    def ended(self, record: CellRecord, lines: Sequence[Line]) -> None:
+        """The verdict, and how many lines are of which; every line is told at the end."""
+        counts = Counter(line.verdict for line in lines)
+        text = ", ".join(f"{counts[one]} {one.value}" for one in Verdict if counts[one])
+        self._say(Text("  "), verdict_text(record.verdict), cell(f"  {_ended_text(record)}: {text}"))
 
     def _say(self, *parts: Text) -> None:
         self._console.print(Text.assemble(f"{self._clock_s() - self._began_s:7.1f} s  ", *parts))

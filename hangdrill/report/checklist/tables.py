@@ -14,7 +14,7 @@ def grids_of(receipt: Receipt) -> Iterator[Grid]:
     """Those that have a row."""
     for grid in (
         _unresolved(receipt),
-        *_pairs(receipt.checkpoint_pairs),
+        *_pairs(receipt),
         _rollback(receipt),
         *_roads(receipt),
         _controls(receipt),
@@ -39,21 +39,28 @@ def _differences(receipt: Receipt) -> Grid:
     return Grid(title="Differences", heads=("what", "baseline", "candidate", "declared"), rows=rows)
 
 
-def _pairs(pairs: tuple[CheckpointPair, ...]) -> Iterator[Grid]:
+def _pairs(receipt: Receipt) -> Iterator[Grid]:
     """One table for each way of saving: rows are who saved, columns who restored."""
+    pairs, torch = receipt.checkpoint_pairs, _torch_of(receipt)
     for layout, mode in dict.fromkeys((pair.layout, pair.mode) for pair in pairs):
         mine = [pair for pair in pairs if (pair.layout, pair.mode) == (layout, mode)]
         restorers = list(dict.fromkeys(pair.restored_by for pair in mine))
         found = {(pair.saved_by, pair.restored_by): pair for pair in mine}
         rows = tuple(
-            (saver, *(_outcome(found.get((saver, restorer))) for restorer in restorers))
+            (torch.get(saver, saver), *(_outcome(found.get((saver, restorer))) for restorer in restorers))
             for saver in dict.fromkeys(pair.saved_by for pair in mine)
         )
         yield Grid(
             title=f"Checkpoints, {layout}, {mode}",
-            heads=("saved by", *(f"read by {name}" for name in restorers)),
+            heads=("saved by", *(f"read by {torch.get(name, name)}" for name in restorers)),
             rows=rows,
         )
+
+
+def _torch_of(receipt: Receipt) -> dict[str, str]:
+    """A stack's name with its torch: "candidate, torch 2.15.0"."""
+    records = (receipt.baseline, receipt.candidate, *receipt.other_stacks)
+    return {one.name: f"{one.name}, torch {one.fingerprint.torch}" for one in records if one.fingerprint is not None}
 
 
 def _outcome(pair: CheckpointPair | None) -> str:

@@ -12,6 +12,8 @@ from hangdrill.report.stack import stack_rows
 
 __all__ = ["checklist_of", "number_text", "numbers_text"]
 
+MOST_FILES = 3
+
 
 def checklist_of(receipt: Receipt) -> Checklist:
     """Everything that the page says."""
@@ -110,8 +112,14 @@ def _row(line: Line) -> Row:
         mend=line.mend,
         numbers=numbers_text(line),
         rule=line.rule,
-        evidence=line.evidence,
+        evidence=_first(line.evidence),
     )
+
+
+def _first(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """A page is for reading: the first files, and how many more the receipt names."""
+    more = len(paths) - MOST_FILES
+    return paths if more <= 1 else (*paths[:MOST_FILES], f"and {more} more, in the receipt")
 
 
 def _sign_offs(receipt: Receipt) -> Iterator[SignOff]:
