@@ -5,7 +5,7 @@ has kept when its rank entered the last operation of each group, and who the mem
 """
 
 from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passed, unknown
-from hangdrill.checks.evidence import absence, artifact_of, dumps_of, expected_ranks, judged_agents
+from hangdrill.checks.evidence import absence, artifact_of, dumps_of, expected_ranks, fault_reports, judged_agents
 from hangdrill.checks.fresh import stale_reason
 from hangdrill.checks.words import list_text, ranks_text
 from hangdrill.model.dump import Operation, RankDump
@@ -51,7 +51,8 @@ def foreign_reason(run: RecordedRun, dump: RankDump) -> str:
     if agent is None or not agent.groups or stale_reason(run, dump):
         return ""
     artifact = artifact_of(run, dump)
-    return _other_members(dump, agent) or _other_times(dump, agent, None if artifact is None else artifact.pulled_ns)
+    pulled_ns = None if artifact is None else artifact.pulled_ns
+    return _other_members(dump, agent) or _other_times(dump, agent, pulled_ns) or _after_the_fault(run, dump)
 
 
 def _other_members(dump: RankDump, agent: AgentFacts) -> str:
@@ -77,6 +78,20 @@ def _other_times(dump: RankDump, agent: AgentFacts, pulled_ns: int | None) -> st
             side = "after" if apart_ns > 0 else "before"
             title = f"{operation.name} #{operation.sequence} of {group.desc or group.name}"
             return f"its {title} was begun {abs(apart_ns) / 1e9:.1f} s {side} this rank's own"
+    return ""
+
+
+def _after_the_fault(run: RecordedRun, dump: RankDump) -> str:
+    """The rank that the fault was placed on had entered all that came before that place."""
+    for report in fault_reports(run):
+        if report.rank != dump.rank or not report.sequence:
+            continue
+        for item in dump.operations:
+            in_group = report.group in (item.group_name, item.group_desc)
+            late_ns = item.created_ns - report.time_ns
+            if in_group and not item.p2p and item.sequence < report.sequence and late_ns > TOLERANCE_NS:
+                title = f"{item.name} #{item.sequence} of {item.group_desc or item.group_name}"
+                return f"its {title} was begun {late_ns / 1e9:.1f} s after the fault that this rank met behind its own"
     return ""
 
 

@@ -386,6 +386,12 @@ CASES: dict[str, Cases] = {
         failing={
             "another job's, begun later": lambda: with_operations(held_run(), 0, created_ns=PULLED_NS - SECOND_NS),
             "another job's, begun earlier": lambda: with_operations(held_run(), 3, created_ns=START_NS + 2 * SECOND_NS),
+            "another job's of the held rank, which went on when it was released": lambda: with_count(
+                with_operations(held_run(), 1, created_ns=PULLED_NS - SECOND_NS),
+                1,
+                collectives=4,
+                last_operation_ns=PULLED_NS,
+            ),
             "another world": lambda: with_dump(
                 held_run(), 2, groups=(mutate(held_run().dumps[2][0].groups[0], ranks=(0, 1, 2, 3, 4, 5)),)
             ),
