@@ -80,3 +80,17 @@ def test_ranks_are_let_go_while_a_hook_hangs(job, ranks, tmp_path):
     job.finish()
     (call,) = read_calls(job.evidence).calls
     assert call.timed_out
+
+
+def test_a_hang_of_each_attempt_is_told_with_its_attempt(job, ranks, tmp_path, delivery):
+    ranks += [waiting_rank(job.sockets, 0, answers=stuck())]
+    job.start(world_size=1, delivery=delivery)
+    job.await_event("complete")
+    job.announce(0, "exception", code=1, exception_type="ValueError")
+    job.await_ack(0)
+    ranks += [waiting_rank(job.sockets, 0, attempt=1, answers=stuck(9))]
+    job.await_event("restart")
+    wait_until(lambda: len(job.events("complete")) == 2, "the second hang was pulled")
+    job.finish()
+    assert [news["attempt"] for news in calls(tmp_path)] == [0, 1]
+    assert len({news["key"] for news in calls(tmp_path)}) == 2
