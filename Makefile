@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 OUT ?= hangdrill-runs
 JOBS ?= 2
 
-.PHONY: help drill test lint unit scenarios matrix containers hosts fuzz bench scale docs-check package clean
+.PHONY: help drill test lint unit scenarios matrix containers controls hosts fuzz bench scale docs-check package clean
 
 help:
 	@echo "make drill      virtual environment, install, one real hang drill on CPU (4 ranks, gloo)"
@@ -16,6 +16,7 @@ help:
 	@echo "make matrix     every workload x fault x rank on gloo (about half an hour on two cores)"
 	@echo "make containers 20 drills each in bwrap, Docker and podman: nothing may be left (15 minutes; skips what is not there)"
 	@echo "make hosts      drills over two hosts in namespaces, with every fault between them, Ctrl-C and SIGKILL (root; ten minutes)"
+	@echo "make controls   every negative control in bwrap, and again in Docker (5 minutes; skips what is not there)"
 	@echo "make fuzz       long random programs against the diagnosis, mutations against the recorder"
 	@echo "make bench      the speed claims, side by side"
 	@echo "make scale      diagnose up to 16384 ranks beside pickle.load; writes 11 GB to ~/.cache/hangdrill-benchmarks"
@@ -60,6 +61,9 @@ containers: $(VENV)/test.stamp
 
 hosts: $(VENV)/test.stamp
 	$(BIN)/python -m pytest tests/node tests/node/hosts_at_length.py
+
+controls: $(VENV)/test.stamp
+	HANGDRILL_ALL_CONTROLS=1 $(BIN)/python -m pytest tests/controls
 
 fuzz: $(VENV)/test.stamp
 	HANGDRILL_EXAMPLES=$${HANGDRILL_EXAMPLES:-10000} $(BIN)/python -m pytest tests/diagnosis tests/recorder -m "not torchrun" --timeout 7200
