@@ -17,6 +17,8 @@ from hangdrill.model.receipt import Item
 __all__ = ["blocked_by", "key_of", "left_out", "run_cell"]
 
 LEFT_OUT = "left out by --only"
+DECLARABLE = {Item.CHECKPOINT, Item.MEMORY, Item.COMMUNICATION, Item.WORK, Item.BINDING, Item.RECORDER}
+"""What a plan may declare decides the verdict of such lines."""
 
 
 def key_of(cell: Cell, plan: CertifyPlan, stacks: Mapping[str, Stack]) -> str:
@@ -26,7 +28,9 @@ def key_of(cell: Cell, plan: CertifyPlan, stacks: Mapping[str, Stack]) -> str:
     parts.append(_digest_of(plan.workload.script))
     items = {claim.item for claim in cell.claims}
     if Item.CHECKPOINT in items:
-        parts += [plan.checkpoint, plan.declared]
+        parts.append(plan.checkpoint)
+    if items & DECLARABLE:
+        parts.append(plan.declared)
     if Item.ROLLBACK in items:
         parts.append(plan.rollback)
     others = {stack.name for stack in plan.checkpoint.stack} if Item.CHECKPOINT in items else set()
