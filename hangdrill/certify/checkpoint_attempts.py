@@ -101,7 +101,7 @@ def try_all(
     while left := [task for task in tasks if task.name not in found]:
         scripts = [task for task in left if task.variant.is_script]
         batch = [task for task in left if not task.variant.is_script] or scripts[:1]
-        log = work_dir / f"job{len(found)}.log"
+        log = work_dir / f"job{len(list(work_dir.glob('job*.log')))}.log"
         job = _job(action, stack, batch, options, log=log, agent_path=agent_path)
         end = run_job(job, interrupt)
         for task in batch:

@@ -12,6 +12,10 @@ MAX_NAMED = 4
 """So many differences are named; the rest is counted."""
 
 
+ALSO_TRIED = "; rank local metadata read failed"
+"""What torch adds to every error of `.metadata`: that a file which nobody writes by default is not there either."""
+
+
 class TensorNote(msgspec.Struct, frozen=True, kw_only=True):
     """One tensor, or this rank's part of it. placements, mesh: of a DTensor."""
 
@@ -33,7 +37,8 @@ class NoteError(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """The error in one line, and where it was raised."""
-        text = f"{self.type}: {' '.join(self.message.split())[:300]}"
+        message = " ".join(self.message.split()).partition(ALSO_TRIED)[0]
+        text = f"{self.type}: {message[:300]}"
         where = self.where.rpartition("/site-packages/")[2]
         return f"{text} ({where})" if where else text
 

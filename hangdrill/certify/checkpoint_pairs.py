@@ -73,7 +73,7 @@ class PairDrill:
 
     def save(self, stack: DrillStack) -> tuple[SavedCheckpoint, ...]:
         """Save every variant on one stack."""
-        home = self._work_dir / stack.name
+        home = self._work_dir / "saved" / stack.name
         tasks = [Task(name=each.name, variant=each, place=home / each.name) for each in self.options.variants]
         if stack.missing:
             return tuple(_unsaved(stack, task) for task in tasks)

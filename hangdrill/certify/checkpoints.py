@@ -9,6 +9,7 @@ from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
 from hangdrill.certify.checkpoint_attempts import Attempt, DrillOptions, DrillStack, Variant
 from hangdrill.certify.checkpoint_controls import copy_of, file_controls, flip_byte
 from hangdrill.certify.checkpoint_files import sum_files
+from hangdrill.certify.checkpoint_jobs import script_command
 from hangdrill.certify.checkpoint_lines import (
     CLAIMS,
     KnownGood,
@@ -31,7 +32,8 @@ JOB_S = 7.0
 
 
 def checkpoint_cells(plan: CertifyPlan) -> tuple["CheckpointCell", ...]:
-    """One cell: the pairs need one another to tell version trouble from other trouble."""
+    """One cell: the pairs need one another to tell version trouble from other trouble. UsageError before any runs."""
+    _check(plan.checkpoint)
     return (CheckpointCell(plan),)
 
 
@@ -46,6 +48,18 @@ def variants_of(plan: CheckpointPlan) -> tuple[Variant, ...]:
         )
     built_in = tuple(Variant(layout=layout, mode=mode) for layout in plan.layouts for mode in plan.modes)
     return (*built_in, *((Variant(layout="script"),) if plan.save else ()))
+
+
+def _check(plan: CheckpointPlan) -> None:
+    if not variants_of(plan):
+        raise UsageError("nothing to save", where="checkpoint", next_step="name at least one layout and one mode")
+    if not plan.limit_s > 0:
+        raise UsageError(
+            f"it must be more than 0, got {plan.limit_s:g}", where="checkpoint.limit_s", next_step="give seconds"
+        )
+    for key, template in (("save", plan.save), ("restore", plan.restore)):
+        if template:
+            script_command(template, key=key, python="python", checkpoint=Path("checkpoint"))
 
 
 class CheckpointCell:

@@ -6,7 +6,10 @@ make them.
 
 import os
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from checkpoint_cases import PLAIN, old_form, save_alone, stack_of, this_stack
@@ -77,6 +80,19 @@ def test_the_pair_table_is_the_measured_one(certified):
     assert pairs_markdown(result.checkpoint_pairs).partition("\n\n")[0] + "\n" == MEASURED
 
 
+@pytest.mark.skipif(not version("torch").startswith("2.15.0"), reason="the page tells of torch 2.15.0")
+def test_the_page_shows_the_measured_table(certified):
+    result, _ = certified
+    names = {"2.13.0": "2.13.0", "baseline": "2.14.1", "candidate": "2.15.0"}
+    pairs = [
+        msgspec.structs.replace(pair, saved_by=names[pair.saved_by], restored_by=names[pair.restored_by])
+        for pair in result.checkpoint_pairs
+    ]
+    pairs.sort(key=lambda pair: (pair.saved_by, pair.restored_by))
+    page = Path(__file__).parents[2] / "docs" / "checkpoints.md"
+    assert pairs_markdown(pairs).partition("\n\n")[0] in page.read_text(encoding="utf-8")
+
+
 def test_the_refusal_says_its_cause_in_words_and_as_torch_does(certified):
     result, _ = certified
     refused = [pair for pair in result.checkpoint_pairs if pair.outcome is Outcome.REFUSED]
@@ -141,42 +157,51 @@ def test_every_file_of_evidence_is_an_artifact(certified):
     assert all((out_dir / path).is_file() for path in named)
 
 
-def _drill(tmp_path, **about):
-    options = DrillOptions(variants=(PLAIN,), cwd=tmp_path, **about)
-    return PairDrill(options, work_dir=tmp_path, out_dir=tmp_path, interrupt=Interrupt())
+def _drill(directory, **about):
+    options = DrillOptions(variants=(PLAIN,), cwd=directory, **about)
+    return PairDrill(options, work_dir=directory, out_dir=directory, interrupt=Interrupt())
 
 
-def test_a_restore_that_hangs_is_bounded_and_says_where_it_was(tmp_path):
-    saved = _drill(tmp_path).save(this_stack())
-    (found,) = _drill(tmp_path, limit_s=0.0001).restore(saved, this_stack("b"))
-    assert found.outcome is Outcome.HUNG
-    assert 'a rank was in File "' in found.detail
-    assert any(path.endswith(".stacks") for path in found.evidence)
-
-
-def test_a_rank_that_dies_in_a_restore_is_a_crash_and_one_way(tmp_path):
-    """On the stack `old` rank 1 aborts in a restore of what `new` saved, as a broken extension would."""
-    planted = tmp_path / "planted"
-    planted.mkdir()
-    (planted / "sitecustomize.py").write_text(
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory):
+    """Three stacks: on `old` rank 1 aborts when it restores what `new` saved, as with a broken extension; the torch of
+    `broken` does not import."""
+    directory = tmp_path_factory.mktemp("troubled")
+    (directory / "aborting").mkdir()
+    (directory / "aborting" / "sitecustomize.py").write_text(
         "import os, sys\n"
         "if os.environ.get('RANK') == '1' and 'restore' in sys.orig_argv and '/new/' in ' '.join(sys.orig_argv):\n"
         "    os.abort()\n"
     )
-    table = drill_pairs(_drill(tmp_path), [this_stack("old", PYTHONPATH=str(planted)), this_stack("new")])
-    found = {(pair.saved_by, pair.restored_by): pair for pair in table.pairs}
+    (directory / "no-torch" / "torch" / "distributed").mkdir(parents=True)
+    (directory / "no-torch" / "torch" / "__init__.py").write_text("raise ImportError('undefined symbol')\n")
+    stacks = [
+        this_stack("old", PYTHONPATH=str(directory / "aborting")),
+        this_stack("new"),
+        this_stack("broken", PYTHONPATH=str(directory / "no-torch")),
+    ]
+    table = drill_pairs(_drill(directory), stacks)
+    return {(pair.saved_by, pair.restored_by): pair for pair in table.pairs}, table.saved, directory
+
+
+def test_a_rank_that_dies_in_a_restore_is_a_crash_and_one_way(troubled):
+    found, _, _ = troubled
     assert (found["new", "old"].outcome, found["new", "old"].one_way) == (Outcome.CRASHED, True)
     assert found["new", "old"].detail == "a rank died of signal 6"
+
+
+def test_a_stack_whose_torch_does_not_import_is_unknown_and_the_others_go_on(troubled):
+    found, _, _ = troubled
+    assert {found[key].outcome for key in found if "broken" in key} == {Outcome.UNKNOWN}
+    assert "undefined symbol" in found["new", "broken"].detail
     assert [found[key].outcome for key in (("old", "old"), ("old", "new"), ("new", "new"))] == [Outcome.EQUAL] * 3
 
 
-def test_a_stack_whose_torch_does_not_import_is_unknown_and_the_others_go_on(tmp_path):
-    planted = tmp_path / "planted" / "torch"
-    (planted / "distributed").mkdir(parents=True)
-    (planted / "__init__.py").write_text("raise ImportError('libtorch.so: undefined symbol')\n")
-    broken = this_stack("broken", PYTHONPATH=str(planted.parent))
-    table = drill_pairs(_drill(tmp_path), [this_stack("good"), broken])
-    found = {(pair.saved_by, pair.restored_by): pair for pair in table.pairs}
-    assert found["good", "good"].outcome is Outcome.EQUAL
-    assert {found[key].outcome for key in found if "broken" in key} == {Outcome.UNKNOWN}
-    assert "undefined symbol" in found["good", "broken"].detail
+def test_a_restore_that_hangs_is_bounded_and_says_where_it_was(troubled):
+    _, saved, directory = troubled
+    (mine,) = [each for each in saved if each.stack == "new"]
+    (directory / "hanging").mkdir()
+    (found,) = _drill(directory / "hanging", limit_s=0.0001).restore([mine], this_stack("slow"))
+    assert found.outcome is Outcome.HUNG
+    assert 'a rank was in File "' in found.detail
+    assert any(path.endswith(".stacks") for path in found.evidence)

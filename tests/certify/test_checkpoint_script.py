@@ -14,9 +14,9 @@ from checkpoint_cases import SCRIPT, script_drill, this_stack
 
 from hangdrill.certify.checkpoint_jobs import script_command
 from hangdrill.certify.checkpoint_pairs import PairDrill, drill_pairs
-from hangdrill.certify.checkpoints import variants_of
+from hangdrill.certify.checkpoints import checkpoint_cells, variants_of
 from hangdrill.drill.waiting import Interrupt
-from hangdrill.model.certify_plan import CheckpointPlan
+from hangdrill.model.certify_plan import CertifyPlan, CheckpointPlan, StackPlan
 from hangdrill.model.errors import Interrupted, UsageError
 from hangdrill.model.receipt import CheckpointOutcome as Outcome
 
@@ -100,7 +100,7 @@ time.sleep(1000)
     hasty_drill = PairDrill(hasty, work_dir=tmp_path / "drill", out_dir=tmp_path / "drill", interrupt=Interrupt())
     (found,) = hasty_drill.restore(saved, this_stack())
     assert (found.outcome, found.detail) == (Outcome.HUNG, "not over in time, and ended")
-    child = tmp_path / "drill" / "a" / "script.child"
+    child = tmp_path / "drill" / "saved" / "a" / "script.child"
     assert not child.exists() or not _lives(int(child.read_text()))
 
 
@@ -173,7 +173,7 @@ def test_a_damaged_copy_is_not_taken_for_the_original(tmp_path):
 def test_the_stacks_own_programs_come_first_on_the_path(tmp_path):
     shown = "pathlib.Path(str(place) + '.path').write_text(os.environ['PATH'])\n"
     outcome_of(tmp_path, shown + GOOD)
-    path = (tmp_path / "drill" / "a" / "script.path").read_text()
+    path = (tmp_path / "drill" / "saved" / "a" / "script.path").read_text()
     assert path.split(os.pathsep)[0] == str(Path(sys.executable).parent)
 
 
@@ -204,6 +204,23 @@ def test_save_and_restore_belong_together():
     assert variants_of(CheckpointPlan(save="x {checkpoint}", restore="y {checkpoint}"))[-1] == SCRIPT
 
 
+@pytest.mark.parametrize(
+    ("about", "where"),
+    [
+        ({"save": "x {checkpoint}"}, "checkpoint.restore"),
+        ({"save": "x {checkpoint}", "restore": "y"}, "checkpoint.restore"),
+        ({"limit_s": 0.0}, "checkpoint.limit_s"),
+        ({"layouts": ()}, "checkpoint"),
+    ],
+)
+def test_a_mistake_of_the_plan_is_found_before_anything_runs(about, where):
+    side = StackPlan(python="p")
+    plan = CertifyPlan(title="t", baseline=side, candidate=side, checkpoint=CheckpointPlan(**about))
+    with pytest.raises(UsageError) as caught:
+        checkpoint_cells(plan)
+    assert caught.value.where == where
+
+
 def _lives(pid):
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -224,3 +241,11 @@ def _request_once(path, interrupt):
             pause.wait(0.02)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def test_each_job_has_a_log_of_its_own(tmp_path):
+    """Else an earlier rank's death could be told of a later job."""
+    drill, saved, first = outcome_of(tmp_path, GOOD)
+    again = drill.restore(saved, this_stack())[0]
+    logs = [path for found in (first, again) for path in found.evidence if path.endswith(".log")]
+    assert logs == ["restored-by/a/job0.log", "restored-by/a/job1.log"]
