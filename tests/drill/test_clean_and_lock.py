@@ -176,3 +176,25 @@ def test_layout_of_a_run_is_private(tmp_path):
     layout = create_run_dir(tmp_path / "deep" / "run")
     assert isinstance(layout, RunLayout)
     assert layout.root.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a pid namespace is made as root")
+def test_drill_whose_controller_lives_in_another_pid_namespace_is_left_alone(environ, run_id):
+    """Its processes name the controller by its number there, which here is nobody's or a stranger's."""
+    text = (
+        "import os, subprocess, sys\n"
+        "ticks = open('/proc/self/stat').read().rpartition(')')[2].split()[19]\n"
+        f"marks = {{'HANGDRILL_RUN_ID': '{run_id}', 'HANGDRILL_CONTROLLER': f'{{os.getpid()}}:{{ticks}}'}}\n"
+        "child = subprocess.Popen(['sleep', '600'], env={**os.environ, **marks})\n"
+        "print('ready', flush=True); sys.stdin.read(); child.kill()\n"
+    )
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", text]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as controller:
+        assert controller.stdout.readline() == "ready\n"
+        mine = [found for found in Supervisor(run_id, own_id()).processes() if found.name == "sleep"]
+        found = clean(dry_run=False, environ=environ)
+        assert len(mine) == 1
+        assert not any(f"({mine[0].id.pid})" in item.name for item in found)
+        controller.stdin.close()
+        controller.wait(30)
+    assert controller.returncode == 0, "nobody ended it"
