@@ -18,7 +18,16 @@ from hangdrill.model.run import DrillResult
 from hangdrill.model.scenario import Before, Expect, Fault, FaultKind, Job, Recorder, Scenario, Trigger, WorkloadName
 from hangdrill.model.verdict import Verdict
 
-__all__ = ["AloneCell", "DrillCell", "arrived", "drill_cells", "drill_on", "hold_scenario", "line_of_drill"]
+__all__ = [
+    "AloneCell",
+    "DrillCell",
+    "alone_line",
+    "arrived",
+    "drill_cells",
+    "drill_on",
+    "hold_scenario",
+    "line_of_drill",
+]
 
 ARRIVAL = "every-rank-dumped"
 WITHIN_S = {Trigger.COLLECTOR: 60.0, Trigger.NATIVE: 130.0}
@@ -118,7 +127,7 @@ class AloneCell:
         old, old_files = drill_on(context, BASELINE, scenario, name=BASELINE)
         new, new_files = drill_on(context, CANDIDATE, scenario, name=CANDIDATE)
         files = (*old_files, *new_files)
-        line, difference = _compared(self.claims[0], old, new, self._plan.declared)
+        line, difference = alone_line(self.claims[0], old, new, self._plan.declared)
         line = msgspec.structs.replace(line, evidence=tuple(file.path for file in files))
         return CellResult(
             id=self.id,
@@ -209,10 +218,10 @@ def arrived(result: DrillResult) -> frozenset[int] | None:
     return frozenset(int(rank) for rank, verdict in found.ranks.items() if verdict is Verdict.PASS)
 
 
-def _compared(
+def alone_line(
     claim: Claim, old: DrillResult, new: DrillResult, declared: Sequence[str]
 ) -> tuple[Line, Difference | None]:
-    """The ranks of both."""
+    """What both left; a rank that only the candidate lost is a FAIL."""
     before, after = arrived(old), arrived(new)
     line = Line(id=claim.id, item=claim.item, topology=claim.topology, verdict=Verdict.UNKNOWN, claim=claim.claim)
     if before is None or after is None:
