@@ -191,6 +191,12 @@ class Nodes:
                 return copy
         return None
 
+    def place_of(self, path: str) -> str:
+        """What holds a file that one host alone can see; "" for one that several see, and for none."""
+        name = Path(path).name
+        holders = [node for node in range(self.count) if (self._layout.node_native(node) / name).exists()]
+        return f"the own file system of {self.host_of(holders[0])}" if len(holders) == 1 else ""
+
     def leftovers(self) -> tuple[Leftover, ...]:
         """What the nodes found on their hosts at the end."""
         return tuple(

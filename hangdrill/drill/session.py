@@ -164,7 +164,9 @@ class Session:
 
     def place_of(self, path: str) -> str:
         """What holds the job's `path`, if that goes with the job; else ""."""
-        return self.job.place_of(path) if isinstance(self.job, PlacedJob) else ""
+        if isinstance(self.job, PlacedJob):
+            return self.job.place_of(path)
+        return self.nodes.place_of(path) if self.nodes is not None else ""
 
     def undergo(self, teardown: Teardown) -> None:
         """What the job's launcher does for a teardown; the journal says when it could not."""

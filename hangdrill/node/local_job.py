@@ -12,7 +12,7 @@ from pathlib import Path
 import hangdrill
 from hangdrill.drill.control import RankAttempt
 from hangdrill.drill.fault import PlacedFault
-from hangdrill.drill.layout import RunLayout
+from hangdrill.drill.layout import RunLayout, make_directory
 from hangdrill.drill.plan import COLLECTOR_S, Plan, collector_words, launch_request
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, NODE_VARIABLE, RUN_ID_VARIABLE, own_id, read_process
 from hangdrill.drill.supervise import Grace, Supervisor
@@ -78,6 +78,8 @@ class LocalJobs:
         """MachineError when the system refuses."""
         request = launch_request(self._plan, self._environ)
         environ = {**request.environ, **self._marks(), "HANGDRILL_AGENT": str(self._place.orders)}
+        if request.dump_dir:
+            make_directory(Path(request.dump_dir))
         own_agent = str(self._place.agent_path)
         shared_agent = str(RunLayout(Path(self._plan.run_dir)).agent_path)
         parts = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part not in ("", shared_agent)]

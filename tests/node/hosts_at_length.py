@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from host_drills import DRILL_S, Drill, link_is_up, nothing_left
+from two_hosts import CHECKOUT
 
 from hangdrill.drill.waiting import Waiter
 
@@ -56,6 +57,26 @@ def test_fault_between_hosts_passes_and_is_taken_back(hosts, scenario):
     assert_all_gone(hosts)
 
 
+def test_dump_on_a_hosts_own_disk_goes_with_the_host_and_the_check_says_so(hosts):
+    scenario = hosts.shared / "own.toml"
+    scenario.write_text(
+        f"""
+        title = "Native dumps on each host's own disk"
+        job = {{ nnodes = 2, nproc_per_node = 2, script = "{CHECKOUT}/scenarios/containers/dumping.py", timeout_s = 6 }}
+        fault = {{ kind = "hold", rank = 3, before = {{ op = "all_reduce", nth = 5 }} }}
+        recorder = {{ trigger = "native", dump_to = "{hosts.b.own}/dumps" }}
+        expect = {{ dumps = "all", culprit = 3, survives = ["host-loss"], within_s = 60 }}
+        """
+    )
+    drill = Drill(hosts, str(scenario))
+    assert drill.end()[0] == 1, drill.a.output
+    assert set(drill.not_passed()) == {"survives-host-loss"}
+    problem = drill.check("survives-host-loss")
+    assert problem["ranks"] == {"0": "pass", "1": "pass", "2": "fail", "3": "fail"}
+    assert "is in the own file system of host-b" in problem["detail"]
+    assert_all_gone(hosts)
+
+
 @pytest.mark.parametrize("phase", ["nodes-ready", "fault-confirmed", "collected"])
 def test_ctrl_c_on_the_controller_leaves_nothing_on_either_host(hosts, phase):
     drill = Drill(hosts, "hosts/link-down")
@@ -72,6 +93,23 @@ def test_ctrl_c_on_the_other_host_leaves_nothing_there(hosts):
     drill.b.signal(signal.SIGINT)
     assert drill.b.wait(DRILL_S) == 130
     drill.a.wait(DRILL_S)
+    assert_all_gone(hosts)
+
+
+def test_restart_keeps_the_evidence_of_the_attempt_before_on_both_hosts(hosts):
+    scenario = hosts.shared / "restart.toml"
+    scenario.write_text(
+        """
+        title = "A job on two hosts is restarted"
+        job = { nnodes = 2, nproc_per_node = 2, workload = "all-reduce", timeout_s = 5, max_restarts = 1 }
+        fault = { kind = "hold", rank = 3, at = "step:3" }
+        expect = { dumps = "all", culprit = 3, survives = ["restart"], within_s = 60 }
+        """
+    )
+    drill = Drill(hosts, str(scenario))
+    assert drill.end() == (0, 0), drill.a.output + drill.b.output
+    assert drill.not_passed() == {}
+    assert drill.check("restart-kept")["verdict"] == "pass"
     assert_all_gone(hosts)
 
 

@@ -148,6 +148,19 @@ def test_copy_of_a_lost_nodes_own_dump_is_gone_with_it(layout, nodes):
     assert nodes.copy_of("/var/tmp/own/fr_2") is None
 
 
+def test_file_that_only_one_host_sees_is_in_its_own_file_system(layout, nodes):
+    for node, names in ((0, ("fr_0", "fr_2")), (1, ("fr_2", "fr_3"))):
+        for name in names:
+            copy = layout.node_native(node) / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(b"x")
+    say(layout, 1, 1)
+    listen(nodes)
+    assert nodes.place_of("/var/tmp/own/fr_3") == "the own file system of host-1"
+    assert nodes.place_of("/scratch/fr_2") == ""
+    assert nodes.place_of("/scratch/fr_1") == ""
+
+
 def pull(rank, **changes):
     return RankPull(rank=rank, state=RankState.RUNNING, **changes)
 

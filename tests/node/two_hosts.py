@@ -18,7 +18,7 @@ import psutil
 
 from hangdrill.drill.waiting import Waiter
 
-__all__ = ["Host", "Program", "TwoHosts", "two_hosts", "why_no_hosts"]
+__all__ = ["CHECKOUT", "Host", "Program", "TwoHosts", "two_hosts", "why_no_hosts"]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 NEEDED = ("ip", "unshare", "nsenter", "mount")
