@@ -137,3 +137,50 @@ def test_the_shipped_drill_delivers_to_a_directory(tmp_path):
     assert done.returncode == 0, done.stdout
     assert "delivered" in done.stdout
     assert list((tmp_path / "hangdrill-delivered").rglob("manifest.json"))
+
+
+HANGING = """
+import time
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", timeout=timedelta(seconds=9))
+for step in range(5):
+    if step == 3 and dist.get_rank() == 1:
+        time.sleep(25)
+    dist.all_reduce(torch.ones(1))
+"""
+
+
+def test_a_real_job_without_any_drill_is_delivered_and_told_once(tmp_path, seaweed):
+    receiver = Receiver()
+    (tmp_path / "train.py").write_text(HANGING)
+    (tmp_path / "sockets").mkdir(mode=0o700)
+    environ = seaweed.environ(
+        HANGDRILL_ON_HANG_WEBHOOK=receiver.url, HANGDRILL_SOCKETS=str(tmp_path / "sockets"), PYTHONPATH=str(ROOT)
+    )
+    words = ["--sockets", "sockets", "--to", "evidence", "--job", "llm", "--run-id", "8812", "--linger-s", "1"]
+    words += [
+        "--deliver-to",
+        f"s3://{BUCKET}/hangs",
+        "--on-hang-command",
+        "sh -c 'cat >> news'",
+        "--stall-after-s",
+        "3",
+    ]
+    collector = subprocess.Popen([sys.executable, "-m", "hangdrill", "collect", *words], env=environ, cwd=tmp_path)
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "hangdrill.rank", "train.py"]
+    try:
+        subprocess.run([sys.executable, *torchrun], env=environ, cwd=tmp_path, timeout=LIMIT_S, capture_output=True)
+        assert collector.wait(LIMIT_S) == 0
+        ((_, news),) = receiver.got
+    finally:
+        collector.kill()
+        collector.wait()
+        receiver.close()
+    assert json.loads((tmp_path / "news").read_text()) == news
+    assert [culprit["rank"] for culprit in news["diagnosis"]["culprits"]] == [1]
+    assert (news["complete"], news["job"], news["run_id"]) == (True, "llm", "8812")
+    listed = seaweed.client().list_objects_v2(Bucket=BUCKET, Prefix="hangs/llm/")["Contents"]
+    assert {one["Key"].rpartition("/")[2] for one in listed} >= {"manifest.json", "rank_1.a0.dump.pickle"}
