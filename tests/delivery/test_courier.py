@@ -91,6 +91,19 @@ def test_an_object_with_other_bytes_is_a_conflict_and_stays_as_it_is(evidence, t
     assert (target / victim.url.removeprefix(f"{target}/")).read_bytes() == b"tampered"
 
 
+def test_an_object_that_was_in_the_bucket_before_is_a_conflict_and_stays_as_it_is(s3, evidence):
+    prefix = uuid.uuid4().hex
+    key = f"{prefix}/train/{STAMP}-{RUN}/host0/rank_0.a0.dump.pickle"
+    s3.client().put_object(Bucket=BUCKET, Key=key, Body=b"of somebody else")
+    record = drive(courier_for(evidence, f"s3://{BUCKET}/{prefix}"))
+    found = {one.path: one for one in record.artifacts}
+    assert found["rank_0.a0.dump.pickle"].state is FAILED
+    assert "another object is there already" in found["rank_0.a0.dump.pickle"].last_error
+    assert found["rank_1.a0.dump.pickle"].state is DELIVERED
+    assert "manifest.json" not in found
+    assert s3.client().get_object(Bucket=BUCKET, Key=key)["Body"].read() == b"of somebody else"
+
+
 def test_a_second_run_of_the_same_job_lies_beside_the_first(tmp_path, target):
     for run in ("hd-1", "hd-2"):
         make_evidence(tmp_path / run, run=run, salt=run.encode())
