@@ -4,8 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= hangdrill-runs
 JOBS ?= 2
+STACKS := $(or $(HANGDRILL_STACKS),$(HOME)/.cache/hangdrill-stacks)
+STACK_VERSIONS ?= 2.13.0 2.14.1
 
-.PHONY: help drill test lint unit scenarios matrix containers controls hosts fuzz bench scale docs-check package clean
+.PHONY: help drill test lint unit scenarios matrix containers controls hosts fuzz bench scale docs-check package clean stacks
 
 help:
 	@echo "make drill      virtual environment, install, one real hang drill on CPU (4 ranks, gloo)"
@@ -17,6 +19,7 @@ help:
 	@echo "make containers 20 drills each in bwrap, Docker and podman: nothing may be left (15 minutes; skips what is not there)"
 	@echo "make hosts      drills over two hosts in namespaces, with every fault between them, Ctrl-C and SIGKILL (root; ten minutes)"
 	@echo "make controls   every negative control in bwrap, and again in Docker (5 minutes; skips what is not there)"
+	@echo "make stacks     environments with older torch versions, for the tests of certifications (in ~/.cache/hangdrill-stacks, 7 GB)"
 	@echo "make fuzz       long random programs against the diagnosis, mutations against the recorder"
 	@echo "make bench      the speed claims, side by side"
 	@echo "make scale      diagnose up to 16384 ranks beside pickle.load; writes 11 GB to ~/.cache/hangdrill-benchmarks"
@@ -33,6 +36,14 @@ $(VENV)/run.stamp: pyproject.toml
 # What testing needs on top.
 $(VENV)/test.stamp: $(VENV)/run.stamp
 	$(BIN)/python -m pip install --quiet --group test --group lint --group build
+	@touch $@
+
+# Other stacks, for the tests of certifications: outside of the checkout, made once.
+stacks: $(STACK_VERSIONS:%=$(STACKS)/%/made.stamp)
+
+$(STACKS)/%/made.stamp:
+	$(PYTHON) -m venv $(STACKS)/$*
+	$(STACKS)/$*/bin/python -m pip install --quiet "torch==$*" numpy
 	@touch $@
 
 drill: $(VENV)/run.stamp
