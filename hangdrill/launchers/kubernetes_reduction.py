@@ -26,15 +26,16 @@ _SHM = "/dev/shm"
 
 
 def reduced(
-    template: Document, *, run_id: str, host: dict[str, tuple[Mount, ...]], log_path: str, directory: str
+    template: Document, *, run_id: str, host: dict[str, tuple[Mount, ...]], log_path: str | None, directory: str
 ) -> Document:
-    """A Pod. host: for each container what it gets of this host beside the template's own mounts."""
+    """A Pod. host: for each container what it gets of this host beside the template's own mounts. log_path None: the
+    ranks' output goes to the container's log."""
     spec = template["spec"]
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     containers, made = [], {}
     for container in (*spec["containers"], *spec.get("initContainers", ())):
         pairs = [_own(mount, volumes, run_id) for mount in container["volumeMounts"] if mount["mountPath"] != _SHM]
-        if container["name"] == RANKS:
+        if container["name"] == RANKS and log_path is not None:
             pairs.append(_of_host(Mount(source=log_path, target=log_path, writable=True), "log"))
         pairs += [_of_host(mount, f"host{number}") for number, mount in _numbered(container["name"], host)]
         made.update({volume["name"]: volume for volume, _ in pairs})
@@ -72,9 +73,11 @@ def empty_dirs_of(pod: Document, container: str) -> dict[str, str]:
     return {mount["mountPath"]: mount["name"] for mount in found["volumeMounts"] if mount["name"] in names}
 
 
-def _plain(container: Document, mounts: list[Document], log_path: str, directory: str, pod_name: str) -> Document:
+def _plain(
+    container: Document, mounts: list[Document], log_path: str | None, directory: str, pod_name: str
+) -> Document:
     command = [_replaced(word, pod_name) for word in container["command"]]
-    if container["name"] == RANKS:
+    if container["name"] == RANKS and log_path is not None:
         command = ["/bin/sh", "-c", _INTO_THE_LOG, log_path, *command]
     return {
         "name": container["name"],
@@ -101,7 +104,7 @@ def _own(mount: Document, volumes: dict[str, Document], run_id: str) -> tuple[Do
     """A mount of the template, with a volume that podman can make."""
     name = mount["name"]
     if name == RUN:
-        path = "/" + mount["subPath"]
+        path = volumes[name]["hostPath"]["path"].rstrip("/") + "/" + mount["subPath"]
         name = "run-" + mount["subPath"].rpartition("/")[2].replace(".", "-").lower()
         return {"name": name, "hostPath": {"path": path}}, _placed(mount, name)
     if "hostPath" in volumes[name]:

@@ -7,7 +7,7 @@ next look, unless `stuck` says that its node does not answer.
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,15 @@ class KubeServer(ThreadingHTTPServer):
         """(path, query, body) of the calls of one method."""
         return [(path, query, body) for called, path, query, body in self.calls if called == method]
 
+    def look(self) -> None:
+        """Before every list."""
+
+    def log(self, pod: str) -> bytes:
+        return f"output of {pod}\n".encode()
+
+    def remove(self, kind: str, name: str, grace_s: int) -> None:
+        del self.state[kind][name]
+
     def create(self, kind: str, body: Any) -> None:
         name = body["metadata"]["name"]
         self.state[kind][name] = body
@@ -64,8 +73,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         kind, name, rest, query = self._take(None)
         if rest == "log":
-            self._answer(200, f"output of {name}\n".encode(), "text/plain")
+            self._answer(200, self.server.log(name), "text/plain")
             return
+        self.server.look()
         wanted = dict([query["labelSelector"].split("=")]) if "labelSelector" in query else {}
         items = [
             one
@@ -86,12 +96,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
-        kind, name, _, _ = self._take(json.loads(self.rfile.read(length)) if length else None)
+        kind, name, _, query = self._take(json.loads(self.rfile.read(length)) if length else None)
         if name not in self.server.state[kind]:
             self._json(404, {"kind": "Status", "message": f'{kind} "{name}" not found'})
             return
         if not (kind == "pods" and self.server.stuck):
-            del self.server.state[kind][name]
+            self.server.remove(kind, name, int(query.get("gracePeriodSeconds", 30)))
         self._json(200, {"kind": "Status", "status": "Success"})
 
     def _take(self, body: Any) -> tuple[str, str, str, dict[str, str]]:
@@ -118,9 +128,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def kube_server(directory: Path) -> Iterator[tuple[KubeServer, dict[str, str]]]:
+def kube_server(
+    directory: Path, make: Callable[[], KubeServer] = KubeServer
+) -> Iterator[tuple[KubeServer, dict[str, str]]]:
     """The server, and the variable that names a kubeconfig with the contexts `staging` (this one) and `production`."""
-    with KubeServer() as server:
+    with make() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         address = f"http://127.0.0.1:{server.server_address[1]}"
