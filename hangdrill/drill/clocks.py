@@ -2,17 +2,31 @@
 
 Hosts' clocks may differ by minutes. What a rank says (its start, its last operations, its fault, its end, the times in
 its dumps) is by its own clock; what controller and collector say is not. Nothing after this needs to know.
+A collector on another host has that host's clock, as its ranks have: what it says when it pulled is moved with theirs.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from hangdrill.collector.clocks import SAME_NS
 from hangdrill.model.dump import Operation, RankDump
-from hangdrill.model.run import AgentFacts, FaultReport, GroupCount, Manifest, RankExit, RankPull, RecordedRun
+from hangdrill.model.run import (
+    AgentFacts,
+    Artifact,
+    FaultReport,
+    GroupCount,
+    Manifest,
+    RankExit,
+    RankPull,
+    RecordedRun,
+)
 
 __all__ = ["by_one_clock"]
+
+_OF_A_NODE = re.compile(r"node\d+/")
+"""In the manifest of a job on several hosts: the evidence of one of them, stored by its own collector."""
 
 
 def by_one_clock(run: RecordedRun) -> RecordedRun:
@@ -26,6 +40,7 @@ def by_one_clock(run: RecordedRun) -> RecordedRun:
         earlier_agents=tuple(_agent(agent, clocks) for agent in run.earlier_agents),
         faults=tuple(_fault(report, clocks) for report in run.faults),
         manifest=None if run.manifest is None else _manifest(run.manifest, clocks),
+        artifacts=_artifacts(run.artifacts, clocks),
         dumps={rank: tuple(_dump(dump, clocks.of(rank)) for dump in dumps) for rank, dumps in run.dumps.items()},
     )
 
@@ -58,7 +73,20 @@ def _fault(report: FaultReport, clocks: _Clocks) -> FaultReport:
 
 
 def _manifest(manifest: Manifest, clocks: _Clocks) -> Manifest:
-    return replace(manifest, ranks=tuple(_pull(pull, clocks.of(pull.rank, pull.attempt)) for pull in manifest.ranks))
+    return replace(
+        manifest,
+        ranks=tuple(_pull(pull, clocks.of(pull.rank, pull.attempt)) for pull in manifest.ranks),
+        artifacts=_artifacts(manifest.artifacts, clocks),
+    )
+
+
+def _artifacts(artifacts: Iterable[Artifact], clocks: _Clocks) -> tuple[Artifact, ...]:
+    return tuple(
+        replace(each, pulled_ns=_moved(each.pulled_ns, clocks.of(each.rank, each.attempt)))
+        if _OF_A_NODE.match(each.path)
+        else each
+        for each in artifacts
+    )
 
 
 def _pull(pull: RankPull, ahead_ns: int) -> RankPull:

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,7 +102,7 @@ class SharedSide:
         facts = source.stat()
         look = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
         if self._carried.get(name) != look:
-            _replace(self._layout.control / name, source.read_bytes())
+            _replace(self._layout.control / name, source.read_bytes(), written_ns=facts.st_mtime_ns)
             self._carried[name] = look
 
     def _carry_counts(self, name: str) -> None:
@@ -142,9 +143,15 @@ class SharedSide:
                 self._carried[str(source)] = look
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, data: bytes, *, written_ns: int | None = None) -> None:
+    """written_ns: when the original was written. The copy is made as old as that by the shared side's own clock: what a
+    rank's clock is ahead is told from its facts and their file's time (`collector.clocks`)."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
+        file.flush()
+        if written_ns is not None:
+            then_ns = os.fstat(descriptor).st_mtime_ns - (time.time_ns() - written_ns)
+            os.utime(descriptor, ns=(then_ns, then_ns))
     temporary.replace(path)

@@ -19,6 +19,7 @@ from hangdrill.drill.clocks import by_one_clock
 from hangdrill.drill.control import ControlReader
 from hangdrill.model.run import FileFacts, PullReason, RankClock, RankExit, RecordedRun
 from hangdrill.model.verdict import Verdict
+from hangdrill.node.shared import _replace as replace_file
 
 MINUTES_NS = 600 * SECOND_NS
 SIDES = [MINUTES_NS, -MINUTES_NS]
@@ -82,6 +83,28 @@ def test_skewed_rank_passes_every_check_and_its_offset_is_told(ahead_ns: int) ->
     assert {name for name, result in results.items() if result.verdict is not Verdict.PASS} == set()
     side = "ahead of" if ahead_ns > 0 else "behind"
     assert f"rank 1: its clock is 600.0 s {side} the controller's" in results["fresh"].detail
+
+
+def test_what_a_collector_on_another_host_says_is_moved_with_its_ranks() -> None:
+    run = held_run()
+    own = tuple(mutate(item, path=f"node1/{item.path}") if item.rank == 3 else item for item in run.artifacts)
+    clocks = tuple(RankClock(rank=rank, ahead_ns=MINUTES_NS) for rank in WORLD)
+    moved = by_one_clock(mutate(run, artifacts=own, clocks=clocks)).artifacts
+    assert [item.pulled_ns - PULLED_NS for item in moved] == [0, 0, 0, -MINUTES_NS]
+
+
+def test_facts_that_a_node_carries_keep_their_age(tmp_path: Path) -> None:
+    """Else a file that was carried late would look as if its rank's clock were behind."""
+    source, target = written(tmp_path, 0, ahead_ns=MINUTES_NS), tmp_path / "shared"
+    target.mkdir()
+    long_ago_ns = source.stat().st_mtime_ns - 30 * SECOND_NS
+    os.utime(source, ns=(long_ago_ns, long_ago_ns))
+    source.write_text(json.dumps({"rank": 0, "pid": 1, "written_ns": long_ago_ns + MINUTES_NS}))
+    os.utime(source, ns=(long_ago_ns, long_ago_ns))
+    replace_file(target / source.name, source.read_bytes(), written_ns=source.stat().st_mtime_ns)
+    assert abs((ahead_of_this_clock_ns(target / source.name) or 0) - MINUTES_NS) < SAME_NS
+    replace_file(target / source.name, source.read_bytes())
+    assert abs((ahead_of_this_clock_ns(target / source.name) or 0) - MINUTES_NS) > SAME_NS
 
 
 @pytest.mark.parametrize("ahead_ns", SIDES)
