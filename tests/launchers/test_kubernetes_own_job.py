@@ -99,7 +99,7 @@ def test_own_job_hangs_in_a_pod_and_its_sidecar_has_the_evidence_that_names_the_
         words = ["podman", "logs", f"{pod['metadata']['name']}-collector"]
         said = subprocess.run(words, env=environ, capture_output=True, check=False, text=True, timeout=60)
         assert complete, (said.stdout + said.stderr, sorted(evidence.rglob("*")), (run_dir / "job.log").read_text())
-        engine.stop(request.run_id, 4)
+        engine.stop(request.run_id, 20)
         facts = engine.container(request.run_id, "collector")
         assert (facts.running, facts.exit_code) == (False, 0), "its TERM found the collector well"
     finally:
