@@ -52,7 +52,10 @@ def test_torchrun_sees_this_hosts_files(tmp_path):
     assert "--contained" not in plan.collector_command
 
 
-@pytest.mark.parametrize(("launcher", "word"), [("bwrap", "bubblewrap"), ("container", "engine"), ("kubernetes", "podman"), ("torchrun", "")])
+LACKING = [("bwrap", "bubblewrap"), ("container", "engine"), ("kubernetes", "podman"), ("torchrun", "")]
+
+
+@pytest.mark.parametrize(("launcher", "word"), LACKING)
 def test_what_a_launcher_lacks_is_said_before_anything_starts(launcher, word, tmp_path):
     environ = {"PATH": str(tmp_path), "DOCKER_HOST": f"unix://{tmp_path}/none"}
     why = missing_launcher(scenario(job={"launcher": launcher}), environ)
