@@ -11,8 +11,8 @@ __all__ = ["is_local", "local_path", "open_store"]
 
 ATOMIC_PUT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az", "abfss", "memory", "oci", "oss"})
 """Protocols whose put shows the whole object or none."""
-CONDITIONAL = frozenset({"gs", "gcs", "memory"})
-"""Whose fsspec package is known to let the store itself refuse a second write; S3 is asked, see S3Store."""
+CONDITIONAL = frozenset({"memory"})
+"""Whose second write is known to be refused by the store itself. S3 is asked, see S3Store; of others nothing was seen."""
 
 
 def is_local(url: str) -> bool:
