@@ -155,6 +155,7 @@ def judge_pair(
         claim=claim.claim,
         detail=detail,
         mend="" if verdict is Verdict.PASS else attempt.mend,
+        declarable=verdict is Verdict.FAIL and difference is not None,
     )
     return line, difference
 

@@ -101,6 +101,8 @@ def judge_measure(
         )
         if accepted and found.outcome is Outcome.WORSE:
             line = msgspec.structs.replace(line, verdict=Verdict.PASS, mend="", detail=f"{line.detail}; {leave}")
+        elif found.outcome is Outcome.WORSE:
+            line = msgspec.structs.replace(line, declarable=True)
     return Judged(line=line, difference=difference, samples=samples)
 
 

@@ -116,11 +116,10 @@ def _way_back(pairs: Sequence[CheckpointPair], older: Line, known: KnownGood, de
     if older.verdict is not Verdict.PASS:
         return msgspec.structs.replace(line, verdict=Verdict.FAIL, detail=f"{text}; and no older checkpoint is proven")
     text = f"{text}; a rollback restarts from {back_to}"
-    if is_declared(declared, WAY_BACK) and len(ways) == len(
-        [row for row in rows if row.outcome is not CheckpointOutcome.EQUAL]
-    ):
+    only_that = len(ways) == len([row for row in rows if row.outcome is not CheckpointOutcome.EQUAL])
+    if only_that and is_declared(declared, WAY_BACK):
         return msgspec.structs.replace(line, verdict=Verdict.PASS, detail=f"{text}; the plan declares it", mend="")
-    return msgspec.structs.replace(line, detail=text)
+    return msgspec.structs.replace(line, detail=text, declarable=only_that)
 
 
 def _known_good(pairs: Sequence[CheckpointPair], known: KnownGood) -> Line:

@@ -5,14 +5,15 @@ extension may be named without "package:", "env:" and "extension:".
 """
 
 import fnmatch
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from hangdrill.model.fingerprint import Fingerprint, changes
-from hangdrill.model.receipt import Difference
+from hangdrill.model.receipt import Difference, Line
+from hangdrill.model.verdict import Verdict
 
-__all__ = ["STACK_LINE", "is_declared", "marked", "stack_differences"]
+__all__ = ["STACK_LINE", "accepted", "is_declared", "marked", "stack_differences"]
 
 STACK_LINE = "differences/declared"
 
@@ -37,6 +38,19 @@ def marked(differences: Iterable[Difference], patterns: tuple[str, ...]) -> tupl
         msgspec.structs.replace(one, declared=one.declared or is_declared(patterns, one.what, one.line))
         for one in differences
     )
+
+
+def accepted(lines: Iterable[Line], differences: Sequence[Difference], patterns: tuple[str, ...]) -> Iterator[Line]:
+    """The lines; one that fails for nothing but a difference that the plan declares passes, and says so."""
+    whats: dict[str, list[str]] = {}
+    for difference in differences:
+        whats.setdefault(difference.line, []).append(difference.what)
+    for line in lines:
+        if line.declarable and line.verdict is Verdict.FAIL and is_declared(patterns, line.id, *whats.get(line.id, ())):
+            detail = f"{line.detail}; the plan declares it"
+            yield msgspec.structs.replace(line, verdict=Verdict.PASS, detail=detail, mend="")
+        else:
+            yield line
 
 
 def stack_differences(baseline: Fingerprint, candidate: Fingerprint) -> tuple[Difference, ...]:

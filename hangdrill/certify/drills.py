@@ -244,7 +244,8 @@ def alone_line(
     accepted = is_declared(declared, claim.id, "native dumps that arrive")
     if lost and not accepted:
         mend = 'run a collector beside your jobs (trigger = "collector"), and declare this difference'
-        return msgspec.structs.replace(line, verdict=Verdict.FAIL, detail=detail, mend=mend), difference
+        failed = msgspec.structs.replace(line, verdict=Verdict.FAIL, detail=detail, mend=mend, declarable=True)
+        return failed, difference
     detail += "; the plan declares it" if lost else ""
     return msgspec.structs.replace(line, verdict=Verdict.PASS, detail=detail), difference
 

@@ -15,7 +15,7 @@ import msgspec
 
 from hangdrill import __version__
 from hangdrill.certify.cells import CellResult, evidence_file
-from hangdrill.certify.declared import STACK_LINE, marked, stack_differences
+from hangdrill.certify.declared import STACK_LINE, accepted, marked, stack_differences
 from hangdrill.certify.plan import LoadedPlan
 from hangdrill.certify.rings import RingBefore
 from hangdrill.certify.stack_lines import stack_lines
@@ -62,7 +62,7 @@ def receipt_of(made: Made, results: Sequence[CellResult], *, resumed: Set[str] =
     controls = tuple(control for result in results for control in result.controls)
     lines = (
         *stack_lines(plan, baseline, candidate),
-        *(line for result in results for line in result.lines),
+        *accepted((line for result in results for line in result.lines), differences, plan.declared),
         _cells_line(results),
         _controls_line(controls),
         _differences_line(differences, baseline, candidate),

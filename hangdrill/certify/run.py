@@ -30,6 +30,7 @@ from hangdrill.certify.selection import chosen
 from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
 from hangdrill.drill.layout import write_json
 from hangdrill.drill.waiting import Interrupt, handling_signals
+from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.errors import Interrupted, MachineError
 from hangdrill.model.receipt import CellRecord, Line, Receipt, StackRecord
 from hangdrill.report.progress import Listener, NoopListener
@@ -82,7 +83,9 @@ def certify(
     """
     watcher = watcher or NoopWatcher()
     plan = loaded.plan
-    every = tuple(cells) if cells is not None else cells_of(plan)
+    # What is declared is looked at last, by the receipt: so it may be changed without measuring again.
+    measured = msgspec.structs.replace(plan, declared=())
+    every = tuple(cells) if cells is not None else cells_of(measured)
     selected = {cell.id for cell in chosen(every, only)}
     began = clock()
     with open_out(out_dir, resume=resume) as out, Interrupt() as interrupt, handling_signals(interrupt):
@@ -91,7 +94,7 @@ def certify(
             stacks = read_stacks(loaded, environ, interrupt, watcher)
             write_json(out.stacks, [stack.record() for stack in stacks.values()])
             before = open_ring(plan.ring, stacks[CANDIDATE], now=began, environ=environ)
-            run = _Run(loaded, out, stacks, environ, interrupt, listener or NoopListener(), watcher, resume)
+            run = _Run(measured, out, stacks, environ, interrupt, listener or NoopListener(), watcher, resume)
             results = [
                 run.take_or_run(cell, at, len(every), selected=cell.id in selected) for at, cell in enumerate(every, 1)
             ]
@@ -125,7 +128,7 @@ def read_stacks(
 class _Run(msgspec.Struct, frozen=True):
     """What all cells share."""
 
-    loaded: LoadedPlan
+    plan: CertifyPlan
     out: Out
     stacks: dict[str, Stack]
     environ: Mapping[str, str]
@@ -138,7 +141,7 @@ class _Run(msgspec.Struct, frozen=True):
     def take_or_run(self, cell: Cell, number: int, total: int, *, selected: bool) -> CellResult:
         """The earlier result if it is still good, else the cell is run, if it is selected and can be."""
         self.interrupt.check()
-        key = key_of(cell, self.loaded.plan, self.stacks)
+        key = key_of(cell, self.plan, self.stacks)
         earlier = self.out.finished(cell.id, key) if self.resume else None
         if earlier is not None:
             self.resumed.add(cell.id)
@@ -154,7 +157,7 @@ class _Run(msgspec.Struct, frozen=True):
 
     def _run(self, cell: Cell, key: str) -> CellResult:
         context = CellContext(
-            plan=self.loaded.plan,
+            plan=self.plan,
             stacks=self.stacks,
             out_dir=self.out.root,
             cell_dir=self.out.new_dir_of(cell.id),

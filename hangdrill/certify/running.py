@@ -17,20 +17,16 @@ from hangdrill.model.receipt import Item
 __all__ = ["blocked_by", "key_of", "left_out", "run_cell"]
 
 LEFT_OUT = "left out by --only"
-DECLARABLE = {Item.CHECKPOINT, Item.MEMORY, Item.COMMUNICATION, Item.WORK, Item.BINDING, Item.RECORDER}
-"""What a plan may declare decides the verdict of such lines."""
 
 
 def key_of(cell: Cell, plan: CertifyPlan, stacks: Mapping[str, Stack]) -> str:
-    """Of everything that a cell's result depends on. Who owns the fallback, how long the receipt is good and the like
-    are not part of it: they may be mended without measuring again."""
+    """Of everything that a cell's result depends on. What is declared, the ring, how long the receipt is good and the
+    like are not part of it: they may be mended without measuring again."""
     parts: list[object] = [cell.id, plan.workload, plan.seed, plan.topologies, plan.thresholds, plan.price]
     parts.append(_digest_of(plan.workload.script))
     items = {claim.item for claim in cell.claims}
     if Item.CHECKPOINT in items:
         parts.append(plan.checkpoint)
-    if items & DECLARABLE:
-        parts.append(plan.declared)
     if Item.ROLLBACK in items:
         parts.append(plan.rollback)
     others = {stack.name for stack in plan.checkpoint.stack} if Item.CHECKPOINT in items else set()

@@ -84,6 +84,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     claim: what PASS means, in a sentence. detail: what was seen. mend: the next step when it is no PASS.
     ratio: candidate over baseline; interval: of the ratio, or of the difference where `rule` says so.
     rule: the stated rule by which "different" was decided, in a sentence.
+    declarable: this FAIL is nothing but a difference; a plan that declares it accepts it, and the line passes.
     evidence: paths as in EvidenceFile.
     """
 
@@ -101,6 +102,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     interval: tuple[float, float] | None = None
     rule: str = ""
     evidence: tuple[str, ...] = ()
+    declarable: bool = False
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):

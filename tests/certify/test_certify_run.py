@@ -15,7 +15,7 @@ from hangdrill.certify.cells import CellContext, CellResult, Needs
 from hangdrill.certify.plan import LoadedPlan, plan_of
 from hangdrill.certify.run import certify
 from hangdrill.model.errors import Interrupted, MachineError, UsageError
-from hangdrill.model.receipt import Difference, Receipt
+from hangdrill.model.receipt import Difference, Item, Line, Receipt
 from hangdrill.model.verdict import Verdict
 
 NOW = datetime(2026, 11, 29, 23, 40, tzinfo=timezone.utc)
@@ -208,6 +208,31 @@ def test_a_difference_that_a_cell_finds_must_be_declared_too(tmp_path: Path) -> 
     assert [one.what for one in receipt.unresolved] == ["memory before the first step: 0 -> 460 MB"]
     declared = run(tmp_path / "2", [cell], loaded=a_plan(tmp_path, more='declared = ["torch", "gpu/memory/*"]'))
     assert not declared.unresolved
+
+
+@pytest.mark.parametrize(("declarable", "verdict"), [(True, Verdict.PASS), (False, Verdict.FAIL)])
+def test_what_is_declared_later_is_accepted_without_measuring_again(
+    tmp_path: Path, declarable: bool, verdict: Verdict
+) -> None:
+    def worse(context: CellContext) -> CellResult:
+        assert context.plan.declared == ()
+        line = Line(
+            id="gpu/memory/more",
+            item=Item.MEMORY,
+            verdict=Verdict.FAIL,
+            claim="no more memory",
+            declarable=declarable,
+        )
+        one = Difference(line=line.id, what="memory before the first step", baseline="0", candidate="460 MB")
+        return CellResult(id="gpu/memory", lines=(line,), differences=(one,))
+
+    cell = FakeCell(id="gpu/memory", does=worse)
+    assert verdicts(run(tmp_path, [cell]))["gpu/memory/more"] is Verdict.FAIL
+    declared = a_plan(tmp_path, more='declared = ["torch", "memory before*"]')
+    again = run(tmp_path, [cell], loaded=declared, resume=True)
+    assert (cell.ran, verdicts(again)["gpu/memory/more"]) == (["gpu/memory"], verdict)
+    withdrawn = run(tmp_path, [cell], loaded=a_plan(tmp_path), resume=True)
+    assert (cell.ran, verdicts(withdrawn)["gpu/memory/more"]) == (["gpu/memory"], Verdict.FAIL)
 
 
 def test_a_fallback_that_expires_first_ends_the_receipt(tmp_path: Path) -> None:
