@@ -97,6 +97,10 @@ def _of_a_cluster(scenario: Scenario) -> Iterator[Problem]:
         yield Problem("job.kubernetes.run_volume", f'"{settings.run_volume}": {error}', 'for instance "pvc:drills"')
     if not (settings.mount_path or "/").startswith("/"):
         yield Problem("job.kubernetes.mount_path", f"{settings.mount_path} is not absolute", "write the whole path")
+    place = scenario.recorder.deliver_to
+    if place is not None and ("://" not in place or place.startswith("file:")):
+        what = f"{place} is a directory, and the collector is in a pod, which does not have it"
+        yield Problem("recorder.deliver_to", what, "name an object store's URL: its access is the service account's")
     if Teardown.PROCESS_KILL in scenario.expect.survives:
         what = "the processes of a cluster's pods are not this host's, so nobody can kill them one by one"
         yield Problem("expect.survives", what, 'use "pod-deletion", which ends them all')

@@ -47,6 +47,8 @@ class PodmanLauncher:
     def start(self, request: LaunchRequest) -> LaunchedJob:
         """Import the root directory and play the pod; MachineError when podman refuses."""
         Path(request.log_path).touch(mode=0o600)
+        for mount in _delivered_to(request):
+            Path(mount.source).mkdir(mode=0o700, parents=True, exist_ok=True)
         pod, box = self.pod(request)
         podman = Podman(request.environ)
         podman.play(pod, root_archive(box), request.run_id)
@@ -59,7 +61,7 @@ class PodmanLauncher:
         template = pod_template(self._order(request))
         host = {RANKS: self._of_host(request, ranks)}
         if collector is not None:
-            host[COLLECTOR] = self._of_host(request, collector)
+            host[COLLECTOR] = (*self._of_host(request, collector), *_delivered_to(request))
         pod = reduced(template, run_id=request.run_id, host=host, log_path=request.log_path, directory=request.cwd)
         places = {mount.target: mount for name in host for mount in mounts_of(pod, name)}
         own = set(ranks.own_dirs) | {request.run_dir} | set(empty_dirs_of(pod, RANKS))
@@ -181,6 +183,13 @@ def _collectors(request: LaunchRequest) -> LaunchRequest:
         volumes=(),
         environ={**kept, "PYTHONPATH": package_parent},
     )
+
+
+def _delivered_to(request: LaunchRequest) -> tuple[Mount, ...]:
+    """The directory of this host that the collector delivers to, if it does."""
+    words = request.collector
+    target = words[words.index("--deliver-to") + 1].removeprefix("file://") if "--deliver-to" in words else ""
+    return (Mount(source=target, target=target, writable=True),) if target.startswith("/") else ()
 
 
 def _open_pidfd(pid: int) -> int | None:

@@ -76,6 +76,12 @@ def test_processes_of_a_cluster_cannot_be_killed_from_here():
     assert keys(pod(expect={"survives": ["process-kill", "pod-deletion"]})) == []
 
 
+@pytest.mark.parametrize(("place", "found"), [("/data", 1), ("file:///data", 1), ("s3://bucket/prefix", 0)])
+def test_directory_of_this_host_is_no_place_for_a_clusters_collector(place, found):
+    assert keys(pod(recorder={"deliver_to": place}, **CLUSTER)) == ["recorder.deliver_to"] * found
+    assert keys(pod(recorder={"deliver_to": place})) == []
+
+
 @pytest.mark.parametrize("teardown", ["container-removal", "scheduler-cancel", "node-tmp-wipe", "oom-kill"])
 def test_teardowns_of_other_launchers_are_refused(teardown):
     assert keys(pod(expect={"survives": [teardown]})) == ["expect.survives"]

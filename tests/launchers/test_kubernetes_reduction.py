@@ -116,3 +116,9 @@ def test_names_in_parentheses_mean_what_they_mean_in_a_cluster(played):
     env = {one["name"]: one.get("value") for one in containers(pod)["ranks"]["env"]}
     assert env["A"] == "$(POD_NAME) $$", "the caller's own text stays as it is"
     assert containers(pod)["collector"]["command"] == ["echo", "$(POD_NAME)"], "so does a command of hangdrill's"
+
+
+def test_directory_that_is_delivered_to_is_the_collectors_alone(played, tmp_path):
+    pod, _, _ = played(collector=(*COLLECTOR, "--deliver-to", str(tmp_path / "there")))
+    assert places(pod, "collector")[str(tmp_path / "there")].writable
+    assert str(tmp_path / "there") not in places(pod, "ranks")
