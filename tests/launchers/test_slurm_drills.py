@@ -226,3 +226,28 @@ def test_tasks_that_outlive_a_killed_slurmd_are_ended_all_the_same(login):
 
 def _ranks_on(lab, node):
     return [words for words in lab.processes(node).values() if "hangdrill" in words]
+
+
+def test_ready_script_puts_the_collector_beside_a_job_of_ones_own(login):
+    """docs/examples/collect.sbatch with the script of docs/collect.md: the job hangs, and is cancelled."""
+    page = (CHECKOUT / "docs/collect.md").read_text()
+    (login.out / "train.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    program = login.out / "hangdrill"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m hangdrill "$@"\n')
+    program.chmod(0o755)
+    evidence = login.out / "evidence"
+    environ = {"NPROC_PER_NODE": "2", "EVIDENCE": str(evidence), "COLLECT_OPTIONS": "--stall-after-s 3"}
+    environ |= {"PATH": f"{login.out}:{login.lab.environ['PATH']}"}
+    words = ("sbatch", "--parsable", "--cpus-per-task=2", f"--output={login.out}/log")
+    job = login.lab.run(*words, CHECKOUT / "docs/examples/collect.sbatch", "train.py", cwd=str(login.out), env=environ)
+
+    def pulled():
+        return len(list(evidence.glob("node*/rank_*.dump.pickle"))) == 4 or not login.lab.jobs() or None
+
+    assert Waiter().until(pulled, deadline_s=REACH_S, poll_s=0.5)
+    assert login.lab.jobs(), (login.out / "log").read_text()
+    login.lab.run("scancel", job.strip())
+    assert Waiter().until(lambda: not login.lab.jobs() or None, deadline_s=END_S, poll_s=0.2)
+    code, output = login.run("diagnose", str(evidence))
+    assert code == 1, output
+    assert "rank 1 never entered all_reduce #7" in output
