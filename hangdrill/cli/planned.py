@@ -98,4 +98,10 @@ def _expectations(scenario: Scenario, within_s: float) -> Iterator[str]:
         yield f"culprits: {', '.join(map(str, culprits)) or 'none, no hang'}"
     if expect.kind is not None:
         yield f"kind: {expect.kind.value}"
+    if scenario.recorder.deliver_to is not None:
+        yield f"delivered to {scenario.recorder.deliver_to}, and read back"
+    if scenario.recorder.keep_days is not None:
+        yield f"kept for {scenario.recorder.keep_days:g} days"
+    if scenario.incident.has_hook:
+        yield "each incident hook is called once"
     yield f"survives: {', '.join(teardown.value for teardown in expect.survives) or 'nothing'}"

@@ -12,7 +12,7 @@ __all__ = ["is_local", "local_path", "open_store"]
 ATOMIC_PUT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az", "abfss", "memory", "oci", "oss"})
 """Protocols whose put shows the whole object or none."""
 CONDITIONAL = frozenset({"memory"})
-"""Whose second write is known to be refused by the store itself. S3 is asked, see S3Store; of others nothing was seen."""
+"""Whose second write is refused by the store itself. S3 is asked, see S3Store; of the others nothing was seen yet."""
 
 
 def is_local(url: str) -> bool:

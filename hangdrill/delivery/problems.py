@@ -64,7 +64,7 @@ def _of_package(error: BaseException, protocol: str, text: str) -> tuple[str, st
 def _of_credentials(error: BaseException, protocol: str, text: str) -> tuple[str, str] | None:
     keys = _KEYS.get(protocol, "the credentials of this store")
     if type(error).__name__ in _NO_CREDENTIALS:
-        return "there are no credentials", f"set {keys} for the collector"
+        return "there are no credentials", f"give the collector {keys}"
     if not isinstance(error, PermissionError) and not any(code in text for code in _REFUSED_CODES):
         return None
     if protocol == "file":

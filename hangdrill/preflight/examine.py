@@ -71,6 +71,7 @@ def _looked_at(facts: Surroundings) -> dict[str, str]:
         "recorder": f"{buffer_entries(facts)} entries a rank",
         "dumps to": f"{place.prefix}<rank> ({place.chosen_by})",
         "file system": f"{place.file_system} on {place.mount_point}" if place.file_system else "not known",
+        "delivered to": facts.way_out.deliver_to or "",
         "group timeout": f"{timeout_s:g} s" if timeout_s is not None else "not known",
         "script": job.script.path if job.script is not None else "",
     }
