@@ -1,11 +1,12 @@
 """The certification's cells on two GPUs, quickly: nccl of a new torch against an old one and against its own variants.
 
 The same cells as `hangdrill certify` has, arranged for a machine that is lent for minutes. Phase `pairs` runs rounds of
-four jobs, one after another since they are timed: the old torch's nccl, and the new one's nccl, nccl-legacy and
-nccl-lazy; the new nccl's runs stand in all three comparisons. Phase `cells` runs what is not timed, side by side: both
-roads of the rollback and the planted mistakes, every way to bind a rank, what torch leaves of a hang alone, the
-collector's drill, recovery. Needs torch in both Pythons, and hangdrill's own few packages (msgspec, filelock) in this
-one. Nothing is fetched. OUT gets four files: report.txt, lines.json, runs.json, evidence.tar.gz.
+four jobs, one after another since they are timed (the next one imports torch meanwhile): the old torch's nccl, and the
+new one's nccl, nccl-legacy and nccl-lazy; the new nccl's runs stand in all three comparisons. Phase `cells` runs what is
+not timed, side by side: both roads of the rollback and the planted mistakes, every way to bind a rank, what torch
+leaves of a hang alone, the collector's drill, recovery. Needs torch in both Pythons, and hangdrill's own few packages
+(msgspec, filelock) in this one. Nothing is fetched. OUT gets four files a phase: report.txt, lines.json, runs.json,
+evidence.tar.gz.
 
     PYTHONPATH=. python benchmarks/gpu_canary.py --old PYTHON --new PYTHON --out OUT [--phase pairs|cells|all]
         [--pairs 8] [--limit-s 330]
@@ -19,7 +20,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -88,7 +89,10 @@ class Session:
 
 
 def run_rounds(session: Session, *, recover: bool) -> None:
-    """Rounds of all four jobs, in changing order, until the pairs are enough or the time is over."""
+    """Rounds of all four jobs, in changing order, until the pairs are enough or the time is over.
+
+    One measures at a time; the next one imports torch meanwhile and waits for its file.
+    """
     full = tuple(part for part in parts_of(session.plan) if recover or part != "recover")
     sides = {
         "old": (Side(name="old", stack=BASELINE, backend=session.plan.workload.backend), full),
@@ -98,23 +102,41 @@ def run_rounds(session: Session, *, recover: bool) -> None:
         for variant in VARIANTS:
             sides[variant] = (Side(name=variant, stack=CANDIDATE, backend=variant), VARIANT_PARTS)
     runs: dict[str, list[CanaryRun]] = {name: [] for name in sides}
-    context, longest_s = session.context("pairs"), 0.0
-    for number in range(session.plan.workload.pairs):
-        began_s = time.monotonic()
-        if began_s + longest_s > session.deadline_s:
-            session.say(f"the time is over after {number} rounds")
-            break
-        for name in list(sides) if number % 2 == 0 else reversed(list(sides)):
-            side, parts = sides[name]
-            run = run_canary(job_of(context, side, context.cell_dir / f"{number}-{name}", parts), session.interrupt)
+    context, names = session.context("pairs"), list(sides)
+    order = [
+        (at, name) for at in range(session.plan.workload.pairs) for name in (names if at % 2 == 0 else names[::-1])
+    ]
+
+    def start(at: int, name: str) -> "Future[CanaryRun]":
+        side, parts = sides[name]
+        job = job_of(context, side, context.cell_dir / f"{at}-{name}", parts)
+        go = ("--go", str(_go(context, at, name)))
+        return pool.submit(run_canary, msgspec.structs.replace(job, options=(*job.options, *go)), session.interrupt)
+
+    with ThreadPoolExecutor(2) as pool:
+        coming = start(*order[0])
+        for number, (at, name) in enumerate(order):
+            current, last = coming, number + 1 == len(order)
+            over = number % len(sides) == len(sides) - 1 and time.monotonic() > session.deadline_s
+            if not last and not over:
+                coming = start(*order[number + 1])
+            began_s = time.monotonic()
+            _go(context, at, name).touch()
+            run = current.result()
             runs[name].append(run)
-            session.say(f"round {number + 1}, {name}: {run.wall_s:.1f} s {run.trouble()}")
-        longest_s = max(longest_s, time.monotonic() - began_s)
+            session.say(f"round {at + 1}, {name}: {time.monotonic() - began_s:.1f} s {run.trouble()}")
+            if over and not last:
+                session.say(f"the time is over after {at + 1} rounds")
+                break
     session.runs |= runs
     session.results.append(CanaryCell(session.plan).judge(_pairs(runs, "old", "new"), ()))
     for variant in VARIANTS:
         if variant in runs:
             session.results.append(VariantCell(session.plan, variant).judge(_pairs(runs, variant, "new"), ()))
+
+
+def _go(context: CellContext, at: int, name: str) -> Path:
+    return context.cell_dir / f"{at}-{name}.go"
 
 
 def _pairs(runs: dict[str, list[CanaryRun]], old: str, new: str) -> PairRuns:
@@ -177,7 +199,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--phase", choices=("pairs", "cells", "all"), default="all")
     parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--limit-s", type=float, default=330.0, help="begin no round that would not end before this")
+    parser.add_argument("--limit-s", type=float, default=330.0, help="begin no round after this many seconds")
     parser.add_argument("--backend", default="nccl", help="gloo: tries the script itself, without a GPU")
     parser.add_argument("--recover", action="store_true", help="kill and restart a rank in every pair too")
     given = parser.parse_args()

@@ -16,11 +16,13 @@ from hangdrill.rank.canary.meeting import Meeting
 from hangdrill.rank.canary.options import Options
 from hangdrill.rank.canary.record import Record
 from hangdrill.rank.canary.switch import creators, plant_too_late
+from hangdrill.rank.files import wait_until
 from hangdrill.rank.groups import backend_class
 
 __all__ = ["Job", "run_job"]
 
 FAILED = 1
+GO_LIMIT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def run_job(options: Options, record: Record) -> None:
         "gpus": torch.cuda.device_count(),
         "bind": options.bind,
     }
+    if options.go is not None and not wait_until(options.go.exists, limit_s=GO_LIMIT_S):
+        raise SystemExit(f"hangdrill.rank.canary: {options.go} did not appear within {GO_LIMIT_S:g} s")
     device = choose_device(options.backend, options.bind, record.facts["local_rank"])
     meet = Meeting(options.out, rank=record.rank, world_size=record.world_size, attempt=record.attempt)
     job = Job(options, record, device, meet)

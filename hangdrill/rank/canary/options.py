@@ -16,7 +16,8 @@ PLANTS = ("missing", "late", "value")
 @dataclass(frozen=True)
 class Options:
     """sizes_bytes: of the messages that are timed. limit_s: of one part, after which the process writes its stacks and
-    ends. plants: mistakes made on purpose, "missing:RANK", "late:RANK" or "value:RANK=TEXT"."""
+    ends. plants: mistakes made on purpose, "missing:RANK", "late:RANK" or "value:RANK=TEXT".
+    go: a file that is waited for once torch is imported, so that a job can be made ready while another one measures."""
 
     out: Path
     backend: str
@@ -29,6 +30,7 @@ class Options:
     groups: int
     seed: int
     plants: tuple[str, ...]
+    go: Path | None
 
 
 def parse_options() -> Options:
@@ -45,6 +47,7 @@ def parse_options() -> Options:
     parser.add_argument("--groups", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plant", dest="plants", type=_plant, action="append", default=[])
+    parser.add_argument("--go", type=Path)
     given = vars(parser.parse_args())
     return Options(**{**given, "plants": tuple(given["plants"])})
 
