@@ -7,7 +7,7 @@ an UNKNOWN one, so an empty certification is UNKNOWN and never PASS.
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -16,15 +16,14 @@ import msgspec
 from hangdrill import __version__
 from hangdrill.certify.cells import CellResult, evidence_file
 from hangdrill.certify.declared import STACK_LINE, accepted, marked, stack_differences
+from hangdrill.certify.own_lines import cells_line, controls_line, differences_line, named, not_measured
 from hangdrill.certify.plan import LoadedPlan
 from hangdrill.certify.rings import RingBefore
 from hangdrill.certify.stack_lines import stack_lines
 from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.receipt import (
-    ITEM_TITLES,
     CellRecord,
-    Control,
     Difference,
     EvidenceFile,
     Item,
@@ -35,11 +34,8 @@ from hangdrill.model.receipt import (
 )
 from hangdrill.model.verdict import Verdict, merge
 
-__all__ = ["CELLS_LINE", "CONTROLS_LINE", "Made", "cell_record", "receipt_of", "time_text"]
+__all__ = ["Made", "cell_record", "receipt_of", "time_text"]
 
-CELLS_LINE = "certification/cells"
-CONTROLS_LINE = "certification/controls"
-MOST_NAMED = 5
 MOST_CHARACTERS = 160
 
 
@@ -63,11 +59,11 @@ def receipt_of(made: Made, results: Sequence[CellResult], *, resumed: Set[str] =
     lines = (
         *stack_lines(plan, baseline, candidate),
         *accepted((line for result in results for line in result.lines), differences, plan.declared),
-        _cells_line(results),
-        _controls_line(controls),
-        _differences_line(differences, baseline, candidate),
+        cells_line(results),
+        controls_line(controls),
+        differences_line(differences, baseline, candidate),
     )
-    lines = _in_order((*lines, *_not_measured(lines)))
+    lines = _in_order((*lines, *not_measured(lines)))
     verdict = merge(line.verdict for line in lines)
     return Receipt(
         id=f"{time_text(made.ended)}-{secrets.token_hex(4)}",
@@ -121,70 +117,6 @@ def _differences(
         of_stacks = stack_differences(baseline.fingerprint, candidate.fingerprint)
     seen = tuple(difference for result in results for difference in result.differences)
     return marked((*of_stacks, *seen), plan.declared)
-
-
-def _cells_line(results: Sequence[CellResult]) -> Line:
-    claim = "every cell of the plan ran to its end"
-    idle = [result for result in results if not result.ran]
-    detail, mend = f"{len(results)} cells", ""
-    if not results:
-        detail, mend = "the plan has no cell, so nothing was measured", "name topologies in the plan"
-    elif idle:
-        named = _named([f"{result.id} ({result.why_not})" for result in idle])
-        detail, mend = f"{len(idle)} of {len(results)} did not: {named}", "mend that, and add --resume"
-    verdict = Verdict.PASS if results and not idle else Verdict.UNKNOWN
-    return Line(id=CELLS_LINE, item=Item.DIFFERENCES, verdict=verdict, claim=claim, detail=detail, mend=mend)
-
-
-def _controls_line(controls: Sequence[Control]) -> Line:
-    claim = "what was broken on purpose (a recorder switched off) was found broken"
-    broken = [control for control in controls if not control.held]
-    detail, mend = f"{len(controls)} negative controls held", ""
-    if not controls:
-        detail, mend = "no negative control ran: a PASS would prove nothing", "run the cells of controls"
-    elif broken:
-        detail = "; ".join(f"{one.name} came to {one.got.value}, not {one.expected.value}" for one in broken)
-        mend = "trust no line of this receipt before it is known why"
-    verdict = Verdict.PASS if controls and not broken else Verdict.UNKNOWN
-    evidence = tuple(path for control in controls for path in control.evidence)
-    return Line(
-        id=CONTROLS_LINE,
-        item=Item.RECORDER,
-        verdict=verdict,
-        claim=claim,
-        detail=detail,
-        mend=mend,
-        evidence=evidence,
-    )
-
-
-def _differences_line(differences: Sequence[Difference], baseline: Stack, candidate: Stack) -> Line:
-    claim = "every difference between the stacks is declared in the plan"
-    undeclared = [difference.what for difference in differences if not difference.declared]
-    missing = next((stack for stack in (baseline, candidate) if not stack.works), None)
-    verdict, mend = Verdict.PASS, ""
-    detail = f"{len(differences)} differences, all declared" if differences else "no difference"
-    if undeclared:
-        verdict = Verdict.FAIL
-        detail = f"{len(undeclared)} of {len(differences)} are not declared: {_named(undeclared)}"
-        mend = "make the stacks alike, or name what is meant to differ in the plan's `declared`"
-    elif missing is not None:
-        verdict, detail, mend = Verdict.UNKNOWN, missing.missing, missing.next_step
-    return Line(id=STACK_LINE, item=Item.DIFFERENCES, verdict=verdict, claim=claim, detail=detail, mend=mend)
-
-
-def _not_measured(lines: Sequence[Line]) -> Iterator[Line]:
-    told = {line.item for line in lines}
-    for item in Item:
-        if item not in told:
-            yield Line(
-                id=f"record/{item.value}",
-                item=item,
-                verdict=Verdict.UNKNOWN,
-                claim=f"there is evidence of this item: {ITEM_TITLES[item]}",
-                detail="no cell of this plan measures it",
-                mend="name a topology, a backend or a script in the plan that does",
-            )
 
 
 def _in_order(lines: Sequence[Line]) -> tuple[Line, ...]:
@@ -242,15 +174,9 @@ def _unresolved(differences: Sequence[Difference], results: Sequence[CellResult]
         if one.line != STACK_LINE
     ]
     if facts:
-        what = f"{_named(facts)}: the stacks differ there, and the plan does not say so"
+        what = f"{named(facts)}: the stacks differ there, and the plan does not say so"
         found.insert(0, Unresolved(line=STACK_LINE, what=what, next_step=hint))
     return (*found, *(one for result in results for one in result.unresolved))
-
-
-def _named(names: Sequence[str]) -> str:
-    """The first few, and how many more."""
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _artifacts(results: Sequence[CellResult], out_dir: Path) -> tuple[EvidenceFile, ...]:
