@@ -74,7 +74,7 @@ WRONG_USE = [
     ["run", "--workload", "ddp", "--hold", "1", "--before", "all_reduce:x"],
     ["run", "--workload", "ddp", "--hold", "1", "--group", "tp"],
     ["run", "--script", "/no/such.py"],
-    ["run", "quick", "--launcher", "slurm"],
+    ["run", "quick", "--launcher", "slurmm"],
     ["show"],
     ["show", "quick"],
     ["check", "/no/such"],
