@@ -101,7 +101,7 @@ class OutOfReach(MachineError):
 
 
 @runtime_checkable
-class QueuedJob(Protocol):
+class QueuedJob(LaunchedJob, Protocol):
     """A job that may wait for its turn before it begins."""
 
     def waiting(self) -> str:
@@ -109,7 +109,7 @@ class QueuedJob(Protocol):
 
 
 @runtime_checkable
-class PlacedJob(Protocol):
+class PlacedJob(LaunchedJob, Protocol):
     """A job that sees other files than this host, and knows which of them are not there for long.
 
     Its `locate` raises OutOfReach where nobody can look.
