@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import uuid
 from pathlib import Path
 
@@ -251,3 +252,14 @@ def test_preflight_is_told_what_slurm_deletes_and_how_long_its_grace_is(lab, pri
         for private in (False, True)
     ]
     assert look_at_slurm({"PATH": "/nowhere"}, "/runs") == PreflightFacts(run_directory="/runs")
+
+
+def test_preflight_says_beforehand_that_dumps_in_the_private_tmp_are_deleted(private_lab):
+    words = ("preflight", "slurm/node-tmp", "--json", "--grace-s", "60")
+    with private_lab.start(sys.executable, "-m", "hangdrill", *words) as asking:
+        answer = json.loads(asking.communicate()[0])
+    found = {finding["id"]: finding for finding in answer["findings"]}
+    assert asking.returncode == 1
+    assert found["dump-on-job-tmp"]["severity"] == "loses-evidence"
+    assert "/tmp/dumps is in the job's private /tmp" in found["dump-on-job-tmp"]["what"]
+    assert not {"slurm-not-known", "run-directory-on-node", "dump-directory-missing", "grace-not-known"} & set(found)
