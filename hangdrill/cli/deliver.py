@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hangdrill.cli.output import print_json
-
 if TYPE_CHECKING:
     from hangdrill.model.delivery import Delivery
 
@@ -15,26 +13,44 @@ __all__ = ["deliver"]
 
 
 @click.command()
-@click.argument("evidence", type=click.Path(path_type=Path, file_okay=False))
-@click.argument("url")
+@click.argument("directory", metavar="EVIDENCE|RUN", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("url", required=False)
 @click.option("--job", default="", help="The job's name, where no earlier delivery has given one.")
 @click.option("--within-s", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="The record, hangdrill.delivery/1.")
-def deliver(evidence: Path, url: str, *, job: str, within_s: float, as_json: bool) -> int:
+@click.option("--json", "as_json", is_flag=True, help="The record, hangdrill.delivery/1, a line for each host.")
+def deliver(directory: Path, url: str | None, *, job: str, within_s: float, as_json: bool) -> int:
     """Deliver what an evidence directory holds to a URL (s3://, gs://, ...) or a directory, and read it back.
 
-    EVIDENCE is what `hangdrill collect --to` or a drill has made. Safe to repeat: what is there already with the same
-    sha256 counts as delivered, anything else of that name is an error, and nothing is ever overwritten.
+    EVIDENCE is what `hangdrill collect --to` or a drill has made. Without URL an earlier delivery is completed. Safe to
+    repeat: what is there already with the same sha256 counts as delivered, anything else of that name is an error, and
+    nothing is ever overwritten.
     """
+    import msgspec
+
     from hangdrill.delivery import deliver as deliver_evidence
+    from hangdrill.delivery.deliver import evidence_in
     from hangdrill.model.errors import ExitCode
 
-    record = deliver_evidence(evidence, url, environ=os.environ, job=job, within_s=within_s)
-    if as_json:
-        print_json(record)
-    else:
-        _tell(record)
-    return int(ExitCode.PASS if record.complete else ExitCode.MACHINE)
+    complete = True
+    for evidence in evidence_in(directory):
+        target = url or _earlier_url(evidence)
+        record = deliver_evidence(evidence, target, environ=os.environ, job=job, within_s=within_s)
+        complete = complete and record.complete
+        if as_json:
+            click.echo(msgspec.json.encode(record).decode())
+        else:
+            _tell(record)
+    return int(ExitCode.PASS if complete else ExitCode.MACHINE)
+
+
+def _earlier_url(evidence: Path) -> str:
+    from hangdrill.delivery.record import read_record
+    from hangdrill.model.errors import UsageError
+
+    record = read_record(evidence)
+    if record is None:
+        raise UsageError("nothing says where to", where=str(evidence), next_step="name a URL or a directory")
+    return record.url
 
 
 def _tell(record: "Delivery") -> None:

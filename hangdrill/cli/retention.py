@@ -9,7 +9,7 @@ import click
 from hangdrill.cli.output import print_json
 
 if TYPE_CHECKING:
-    from hangdrill.delivery.inspection import What
+    from hangdrill.delivery.retention import What
     from hangdrill.model.delivery import KeptPlace
 
 __all__ = ["retention"]

@@ -5,15 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hangdrill.delivery.courier import Courier, Limits
-from hangdrill.delivery.opening import is_local, local_path
+from hangdrill.delivery.opening import normal_url
 from hangdrill.delivery.orders import DeliveryOptions
 from hangdrill.delivery.outbox import check_delivery
 from hangdrill.delivery.record import locked, read_manifest, starting_record
 from hangdrill.delivery.secrets import Redactor
+from hangdrill.delivery.sending import MANIFEST
 from hangdrill.model.delivery import Delivery
 from hangdrill.model.errors import UsageError
 
-__all__ = ["deliver"]
+__all__ = ["deliver", "evidence_in"]
 
 _LOOK_S = 0.5
 
@@ -32,15 +33,10 @@ def deliver(
     Raises UsageError when the directory has no manifest or is being delivered elsewhere, MachineError when another
     process delivers from it. What the store says is in the record, for each artifact.
     """
-    if is_local(url) and "://" not in url:
-        url = str(local_path(url))
+    url = normal_url(url)
     check_delivery(DeliveryOptions(url=url, within_s=within_s))
     if read_manifest(evidence) is None:
-        raise UsageError(
-            "no manifest.json, so this is no evidence directory",
-            where=str(evidence),
-            next_step="name the directory that `hangdrill collect --to` or a drill has made (RUN/evidence)",
-        )
+        raise _no_evidence(evidence)
     with locked(evidence):
         courier = Courier(evidence, starting_record(evidence, url, job=job), redact=Redactor(environ), limits=limits)
         until_s = time.monotonic() + within_s
@@ -52,3 +48,22 @@ def deliver(
             courier.step()
         courier.give_up(f"the time to deliver ({within_s:g} s) was over")
         return courier.record
+
+
+def evidence_in(directory: Path) -> list[Path]:
+    """The evidence directories that a path means: itself, that of a run directory, or those of several hosts."""
+    for place in (directory, directory / "evidence"):
+        if (place / MANIFEST).is_file():
+            return [place]
+        hosts = sorted(path.parent for path in place.glob(f"*/{MANIFEST}"))
+        if hosts and not (place / "plan.json").exists():
+            return hosts
+    raise _no_evidence(directory)
+
+
+def _no_evidence(directory: Path) -> UsageError:
+    return UsageError(
+        "no manifest.json, so this is no evidence directory",
+        where=str(directory),
+        next_step="name the directory that `hangdrill collect --to` or a drill has made",
+    )

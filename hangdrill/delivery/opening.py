@@ -7,7 +7,7 @@ from hangdrill.delivery.s3 import S3Store
 from hangdrill.delivery.stores import LocalStore, MovingStore, ObjectStore, Store
 from hangdrill.model.delivery import WriteOnce
 
-__all__ = ["is_local", "local_path", "open_store"]
+__all__ = ["is_local", "local_path", "normal_url", "open_store"]
 
 ATOMIC_PUT = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az", "abfss", "memory", "oci", "oss"})
 """Protocols whose put shows the whole object or none."""
@@ -26,6 +26,11 @@ def local_path(url: str) -> Path:
         return Path(url).absolute()
     parts = urlsplit(url)
     return Path(unquote(parts.netloc + parts.path)).absolute()
+
+
+def normal_url(url: str) -> str:
+    """The same target in the same words, from wherever it is named: a plain path becomes absolute."""
+    return str(local_path(url)) if "://" not in url else url.rstrip("/")
 
 
 def open_store(url: str) -> Store:

@@ -18,6 +18,7 @@ import msgspec
 from hangdrill.delivery.courier import Courier
 from hangdrill.delivery.hook import Caller
 from hangdrill.delivery.news import make_news, read_diagnosis
+from hangdrill.delivery.opening import normal_url
 from hangdrill.delivery.orders import Line, Orders
 from hangdrill.delivery.record import RECORD, locked, read_manifest, starting_record, write_record
 from hangdrill.delivery.secrets import Redactor
@@ -74,7 +75,11 @@ class _Service:
     def _make_courier(self, url: str, redact: Redactor) -> Courier:
         options = self._options
         record = starting_record(
-            self._evidence, url, job=options.job, run=options.run, started_ns=options.started_ns or time.time_ns()
+            self._evidence,
+            normal_url(url),
+            job=options.job,
+            run=options.run,
+            started_ns=options.started_ns or time.time_ns(),
         )
         write_record(self._evidence / RECORD, record)
         return Courier(self._evidence, record, redact=redact)
