@@ -33,6 +33,7 @@ __all__ = [
     "open_envelope",
     "read_statement",
     "sign_receipt",
+    "signed_by",
 ]
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -126,6 +127,12 @@ def open_envelope(data: bytes, public: Path) -> Statement:
     except VerificationError as error:
         raise SignatureProblem("the signature does not fit: the receipt was changed after it was signed") from error
     return _statement(envelope)
+
+
+def signed_by(data: bytes) -> str:
+    """The id of the key that an envelope names; it proves nothing. SignatureProblem when it is none."""
+    _need_library()
+    return ", ".join(_decode(data).signatures)
 
 
 def read_statement(data: bytes) -> Statement:

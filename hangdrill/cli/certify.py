@@ -89,7 +89,7 @@ def _run(
 ) -> "Receipt":
     from hangdrill.certify.out import Out
     from hangdrill.certify.run import certify as run_plan
-    from hangdrill.certify.signing import can_sign, sign_receipt
+    from hangdrill.certify.signing import can_sign, sign_receipt, signed_by
     from hangdrill.report.certifying import PlainWatcher, print_receipt
     from hangdrill.report.checklist import checklist_html, checklist_markdown
 
@@ -106,12 +106,14 @@ def _run(
         only=only,
         watcher=PlainWatcher(screen),
     )
-    out = Out(out_dir)
-    write_file(out.checklist, checklist_markdown(receipt).encode())
-    write_file(out.page, checklist_html(receipt).encode())
+    out, key_id = Out(out_dir), ""
     out.envelope.unlink(missing_ok=True)  # of an earlier run: it says something else
     if sign is not None:
-        write_file(out.envelope, sign_receipt(receipt, sign, passphrase=passphrase))
+        envelope = sign_receipt(receipt, sign, passphrase=passphrase)
+        write_file(out.envelope, envelope)
+        key_id = signed_by(envelope)
+    write_file(out.checklist, checklist_markdown(receipt, key_id=key_id).encode())
+    write_file(out.page, checklist_html(receipt, key_id=key_id).encode())
     if as_json:
         print_json(receipt)
     else:

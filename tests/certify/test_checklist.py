@@ -43,6 +43,13 @@ def test_what_others_wrote_is_no_markup() -> None:
     assert table.replace("\\|", "").count("|") == 5
 
 
+@pytest.mark.parametrize("render", [checklist_html, checklist_markdown], ids=["html", "markdown"])
+def test_the_page_says_with_which_key_it_was_signed_or_that_it_was_not(render) -> None:
+    assert "not signed" in render(receipt())
+    assert "aabbcc" in render(receipt(), key_id="aabbcc")
+    assert "not signed" not in render(receipt(), key_id="aabbcc")
+
+
 def test_equal_receipts_give_equal_pages() -> None:
     again = msgspec.json.decode(msgspec.json.encode(receipt()), type=Receipt)
     assert checklist_html(receipt()) == checklist_html(again)

@@ -18,6 +18,7 @@ from hangdrill.certify.signing import (
     open_envelope,
     read_statement,
     sign_receipt,
+    signed_by,
 )
 from hangdrill.model.errors import UsageError
 
@@ -93,6 +94,10 @@ def test_another_key_under_the_right_key_id_is_refused(tmp_path: Path, keys: tup
 
 def test_it_can_be_looked_at_without_a_key(signed: bytes) -> None:
     assert read_statement(signed).predicate.title == receipt().title
+
+
+def test_it_says_which_key_signed_it(keys: tuple[Path, Path], signed: bytes) -> None:
+    assert signed_by(signed) == key_id_of(keys[1])
 
 
 def test_an_envelope_of_something_else_is_said(keys: tuple[Path, Path]) -> None:

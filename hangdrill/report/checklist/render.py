@@ -14,14 +14,14 @@ __all__ = ["checklist_html", "checklist_markdown"]
 MARKUP = re.compile(r"([\\`*\[\]<>|#~]|__)")
 
 
-def checklist_html(receipt: Receipt) -> str:
-    """One self-contained page without scripts, made for A4 paper too. Equal receipts give equal pages."""
-    return _template("checklist.html.j2", as_html=True).render(list=checklist_of(receipt))
+def checklist_html(receipt: Receipt, *, key_id: str = "") -> str:
+    """One self-contained page without scripts, made for A4 paper too. key_id: of the key that signed the receipt."""
+    return _template("checklist.html.j2", as_html=True).render(list=checklist_of(receipt, key_id))
 
 
-def checklist_markdown(receipt: Receipt) -> str:
+def checklist_markdown(receipt: Receipt, *, key_id: str = "") -> str:
     """The same as Markdown with tables."""
-    text = _template("checklist.md.j2", as_html=False).render(list=checklist_of(receipt))
+    text = _template("checklist.md.j2", as_html=False).render(list=checklist_of(receipt, key_id))
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 

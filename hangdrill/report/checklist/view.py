@@ -15,14 +15,14 @@ __all__ = ["checklist_of", "number_text", "numbers_text"]
 MOST_FILES = 3
 
 
-def checklist_of(receipt: Receipt) -> Checklist:
+def checklist_of(receipt: Receipt, key_id: str = "") -> Checklist:
     """Everything that the page says."""
     return Checklist(
         title=receipt.title,
         verdict=_word(receipt.verdict),
         sentence=receipt.sentence,
         counts=_counts(receipt),
-        facts=tuple(_facts(receipt)),
+        facts=(*_facts(receipt), ("signature", _signature_text(key_id))),
         stacks=_stacks(receipt.baseline, receipt.candidate),
         sections=tuple(_sections(receipt)),
         grids=tuple(grids_of(receipt)),
@@ -50,6 +50,12 @@ def numbers_text(line: Line) -> str:
 def number_text(value: float) -> str:
     """Four digits, without an exponent where it can be read without one."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _signature_text(key_id: str) -> str:
+    if not key_id:
+        return "none: this receipt is not signed"
+    return f"key {key_id}; look with `hangdrill verify receipt.dsse.json --key KEY.pub` whether it is still good"
 
 
 def _word(verdict: Verdict) -> str:
