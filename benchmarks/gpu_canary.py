@@ -2,8 +2,8 @@
 
 The same cells as `hangdrill certify` has, arranged for a machine that is lent for minutes. Phase `pairs` runs rounds of
 four jobs, one after another since they are timed (the next one imports torch meanwhile): the old torch's nccl, and the
-new one's nccl, nccl-legacy and nccl-lazy; the new nccl's runs stand in all three comparisons. Phase `cells` runs what is
-not timed, side by side: both roads of the rollback and the planted mistakes, every way to bind a rank, what torch
+new one's nccl, nccl-legacy and nccl-lazy; the new nccl's runs stand in all three comparisons. Phase `cells` runs what
+is not timed, side by side: both roads of the rollback and the planted mistakes, every way to bind a rank, what torch
 leaves of a hang alone, the collector's drill, recovery. Needs torch in both Pythons, and hangdrill's own few packages
 (msgspec, filelock) in this one. Nothing is fetched. OUT gets four files a phase: report.txt, lines.json, runs.json,
 evidence.tar.gz.

@@ -83,9 +83,7 @@ class BindingCell:
         for attempt in self._attempts:
             old, new = (self._tried(context, attempt, side, runs) for side in (BASELINE, CANDIDATE))
             note = self._with_legacy(context, attempt, new, runs)
-            line, difference = judge_pair(
-                claims[attempt.name], attempt, old, new, declared=context.plan.declared, note=note
-            )
+            line, difference = judge_pair(claims[attempt.name], attempt, old, new, note=note)
             lines.append(line)
             differences += [difference] if difference is not None else []
         if SCRIPT in claims:

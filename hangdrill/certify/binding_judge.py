@@ -7,7 +7,6 @@ import msgspec
 
 from hangdrill.certify.canary_records import CanaryRun, RankRecord
 from hangdrill.certify.cells import Claim
-from hangdrill.certify.declared import is_declared
 from hangdrill.model.receipt import Difference, Line
 from hangdrill.model.verdict import Verdict
 
@@ -135,7 +134,7 @@ def _of_part(attempt: Attempt, ranks: Sequence[RankRecord], run: CanaryRun) -> T
 
 
 def judge_pair(
-    claim: Claim, attempt: Attempt, old: Tried, new: Tried, *, declared: Sequence[str] = (), note: str = ""
+    claim: Claim, attempt: Attempt, old: Tried, new: Tried, *, note: str = ""
 ) -> tuple[Line, Difference | None]:
     """The line, and a difference when the answers are not the same. note: is added to the detail."""
     what = f"{attempt.name} ({attempt.claim})" if attempt.wanted is None else attempt.name
@@ -145,8 +144,6 @@ def judge_pair(
         difference = Difference(line=claim.id, what=what, baseline=old.text, candidate=new.text, declared=gained)
     verdict = _verdict(attempt, old, new)
     detail = f"baseline {old.text}; candidate {new.text}{note}"
-    if verdict is Verdict.FAIL and difference is not None and is_declared(declared, claim.id, attempt.name):
-        verdict, detail = Verdict.PASS, f"{detail}; the plan declares it"
     line = Line(
         id=claim.id,
         item=claim.item,
@@ -155,7 +152,7 @@ def judge_pair(
         claim=claim.claim,
         detail=detail,
         mend="" if verdict is Verdict.PASS else attempt.mend,
-        declarable=verdict is Verdict.FAIL and difference is not None,
+        declarable=verdict is Verdict.FAIL and attempt.wanted is None and difference is not None,
     )
     return line, difference
 

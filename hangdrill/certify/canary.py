@@ -86,7 +86,6 @@ class CanaryCell:
                 cell=self.id,
                 limit=limit_of(one.measure, plan.thresholds),
                 rule=Rule(),
-                declared=plan.declared,
                 evidence=paths,
             )
             for one in self._measured

@@ -7,7 +7,6 @@ import msgspec
 from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.canary_runs import PairRuns
 from hangdrill.certify.compare_samples import Comparison, Limit, Outcome, Rule, compare
-from hangdrill.certify.declared import is_declared
 from hangdrill.certify.measures import Measured
 from hangdrill.model.receipt import Difference, Line
 from hangdrill.model.verdict import Verdict
@@ -63,14 +62,13 @@ def judge_measure(
     cell: str,
     limit: Limit,
     rule: Rule,
-    declared: Sequence[str] = (),
     evidence: tuple[str, ...] = (),
     names: tuple[str, str] = ("baseline", "candidate"),
-    leave: str = "the plan declares it",
+    variants: bool = False,
 ) -> Judged:
     """One line. A measure that the candidate lost, and the baseline did not, is a FAIL; lost by both it is UNKNOWN.
 
-    names: of the two sides. leave: why a worse measure that is declared passes.
+    names: of the two sides. variants: both are of one stack, so the line is an answer, and no difference needs leave.
     """
     samples = samples_of(measured, runs)
     line = Line(
@@ -91,18 +89,16 @@ def judge_measure(
     line = _with(line, found, names)
     difference = None
     if found.outcome in (Outcome.WORSE, Outcome.BETTER):
-        accepted = found.outcome is Outcome.BETTER or is_declared(declared, line.id, measured.name)
         difference = Difference(
             line=line.id,
             what=f"{measured.measure.value} ({measured.topology.value})",
             baseline=_amount(_middle(samples.baseline), measured.unit),
             candidate=_amount(_middle(samples.candidate), measured.unit),
-            declared=accepted,
+            declared=variants or found.outcome is Outcome.BETTER,
         )
-        if accepted and found.outcome is Outcome.WORSE:
-            line = msgspec.structs.replace(line, verdict=Verdict.PASS, mend="", detail=f"{line.detail}; {leave}")
-        elif found.outcome is Outcome.WORSE:
-            line = msgspec.structs.replace(line, declarable=True)
+        line = msgspec.structs.replace(line, declarable=line.verdict is Verdict.FAIL)
+        if variants:
+            line = msgspec.structs.replace(line, verdict=Verdict.PASS, mend="", declarable=False)
     return Judged(line=line, difference=difference, samples=samples)
 
 

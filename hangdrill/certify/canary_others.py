@@ -72,7 +72,7 @@ class VariantCell:
         return self.judge(runs, evidence_of(context, runs))
 
     def judge(self, runs: PairRuns, files: tuple[EvidenceFile, ...]) -> CellResult:
-        """The lines. Every difference is declared: both are of one stack, and the plan chose the variant."""
+        """The lines: answers with numbers."""
         judged = [
             judge_measure(
                 one,
@@ -80,10 +80,9 @@ class VariantCell:
                 cell=self.id,
                 limit=limit_of(one.measure, self._plan.thresholds),
                 rule=Rule(),
-                declared=("*",),
                 evidence=tuple(file.path for file in files),
                 names=(self._variant, "nccl"),
-                leave="both are of the same stack",
+                variants=True,
             )
             for one in self._measured
         ]

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
-from hangdrill.certify.declared import is_declared
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.drill.run import run_drill
 from hangdrill.model.certify_plan import CertifyPlan, Topology
@@ -127,7 +126,7 @@ class AloneCell:
         old, old_files = drill_on(context, BASELINE, scenario, name=BASELINE)
         new, new_files = drill_on(context, CANDIDATE, scenario, name=CANDIDATE)
         files = (*old_files, *new_files)
-        line, difference = alone_line(self.claims[0], old, new, self._plan.declared)
+        line, difference = alone_line(self.claims[0], old, new)
         line = msgspec.structs.replace(line, evidence=tuple(file.path for file in files))
         return CellResult(
             id=self.id,
@@ -218,9 +217,7 @@ def arrived(result: DrillResult) -> frozenset[int] | None:
     return frozenset(int(rank) for rank, verdict in found.ranks.items() if verdict is Verdict.PASS)
 
 
-def alone_line(
-    claim: Claim, old: DrillResult, new: DrillResult, declared: Sequence[str]
-) -> tuple[Line, Difference | None]:
+def alone_line(claim: Claim, old: DrillResult, new: DrillResult) -> tuple[Line, Difference | None]:
     """What both left; a rank that only the candidate lost is a FAIL."""
     before, after = arrived(old), arrived(new)
     line = Line(id=claim.id, item=claim.item, topology=claim.topology, verdict=Verdict.UNKNOWN, claim=claim.claim)
@@ -240,13 +237,11 @@ def alone_line(
             candidate=_ranks(after),
             declared=before < after,
         )
-    lost = before - after
-    accepted = is_declared(declared, claim.id, "native dumps that arrive")
-    if lost and not accepted:
+    if before - after:
         mend = 'run a collector beside your jobs (trigger = "collector"), and declare this difference'
-        failed = msgspec.structs.replace(line, verdict=Verdict.FAIL, detail=detail, mend=mend, declarable=True)
-        return failed, difference
-    detail += "; the plan declares it" if lost else ""
+        return msgspec.structs.replace(
+            line, verdict=Verdict.FAIL, detail=detail, mend=mend, declarable=True
+        ), difference
     return msgspec.structs.replace(line, verdict=Verdict.PASS, detail=detail), difference
 
 

@@ -82,8 +82,12 @@ def test_a_tensor_of_another_gpu_refused_by_the_candidate_alone_is_a_fail_and_a_
     assert MESSAGE in line.detail
     assert (difference.baseline, difference.candidate) == ("accepted", f"refused ({MESSAGE})")
     assert not difference.declared
-    line, _ = judge_pair(claim, BY_NAME["foreign"], old, new, declared=("binding/foreign",))
-    assert line.verdict is Verdict.PASS
+    assert line.declarable
+
+
+def test_no_plan_may_excuse_ranks_that_do_not_start():
+    line, _ = pair("explicit", Answer.ACCEPTED, Answer.REFUSED)
+    assert (line.verdict, line.declarable) == (Verdict.FAIL, False)
 
 
 @pytest.mark.parametrize(

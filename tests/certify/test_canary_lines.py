@@ -9,6 +9,7 @@ from hangdrill.certify.canary_lines import judge_measure
 from hangdrill.certify.canary_runs import PairRuns
 from hangdrill.certify.canary_work import work_of
 from hangdrill.certify.compare_samples import Limit, Rule
+from hangdrill.certify.declared import accepted, marked
 from hangdrill.certify.measures import LIMITS, limit_of, measured_of
 from hangdrill.model.certify_plan import CertifyPlan, Measure, Price, StackPlan, Threshold, Topology, WorkPlan
 from hangdrill.model.verdict import Verdict
@@ -68,12 +69,14 @@ def test_a_gain_is_a_difference_that_needs_no_leave():
     assert Verdict.FAIL not in {line.verdict for line in result.lines}
 
 
-def test_what_the_plan_declares_passes_and_stays_in_the_differences():
-    result = judged(pair_runs(more_mb=200), declared=("canary/*/memory-*",))
-    line = by_measure(result)["memory-peak"]
-    assert line.verdict is Verdict.PASS
-    assert "the plan declares it" in line.detail
-    assert {one.declared for one in result.differences} == {True}
+def test_a_plan_may_declare_what_is_worse_and_nothing_else():
+    result = judged(pair_runs(more_mb=200))
+    assert {line.declarable for line in result.lines if line.verdict is Verdict.FAIL} == {True}
+    patterns = ("canary/*/memory-*",)
+    lines = accepted(result.lines, marked(result.differences, patterns), patterns)
+    assert Verdict.FAIL not in {line.verdict for line in lines}
+    lost = judged(PairRuns(baseline=(canary_run(),) * 8, candidate=(canary_run(rank_record(0), exit_code=1),) * 8))
+    assert {line.declarable for line in lost.lines if line.verdict is Verdict.FAIL} == {False}
 
 
 def test_every_line_says_its_rule_its_samples_and_its_interval():

@@ -38,27 +38,27 @@ def drilled(*ranks: int, of: int = 2, verdict: Verdict | None = None) -> DrillRe
 
 @pytest.mark.parametrize(("old", "new"), [((0, 1), (0,)), ((0, 1), (1,)), ((0, 1), ()), ((0,), (1,))])
 def test_a_dump_that_only_the_baseline_leaves_fails_and_is_a_difference(old, new):
-    line, difference = alone_line(CLAIM, drilled(*old), drilled(*new), ())
+    line, difference = alone_line(CLAIM, drilled(*old), drilled(*new))
     assert line.verdict is Verdict.FAIL
     assert "collector" in line.mend
     assert difference.what == "native dumps that arrive"
     assert not difference.declared
 
 
-def test_declared_it_passes_and_stays_a_difference():
-    line, difference = alone_line(CLAIM, drilled(0, 1), drilled(0), ("drills/alone/*",))
-    assert line.verdict is Verdict.PASS
+def test_a_plan_may_declare_the_lost_dump_and_it_stays_a_difference():
+    line, difference = alone_line(CLAIM, drilled(0, 1), drilled(0))
+    assert line.declarable
     assert (difference.baseline, difference.candidate) == ("ranks 0, 1", "ranks 0")
 
 
 def test_more_dumps_than_before_are_a_gain():
-    line, difference = alone_line(CLAIM, drilled(0), drilled(0, 1), ())
+    line, difference = alone_line(CLAIM, drilled(0), drilled(0, 1))
     assert line.verdict is Verdict.PASS
     assert difference.declared
 
 
 def test_none_on_either_is_no_difference_and_is_said():
-    line, difference = alone_line(CLAIM, drilled(), drilled(), ())
+    line, difference = alone_line(CLAIM, drilled(), drilled())
     assert line.verdict is Verdict.PASS
     assert difference is None
     assert "leaves nothing on either" in line.detail
@@ -68,7 +68,7 @@ def test_none_on_either_is_no_difference_and_is_said():
 def test_a_drill_that_cannot_say_what_arrived_makes_the_line_unknown(side):
     results = [drilled(0, 1), drilled(0, 1)]
     results[side] = drilled(0, verdict=Verdict.UNKNOWN)
-    line, difference = alone_line(CLAIM, *results, ())
+    line, difference = alone_line(CLAIM, *results)
     assert line.verdict is Verdict.UNKNOWN
     assert difference is None
     assert ("baseline", "candidate")[side] in line.detail
