@@ -3,6 +3,7 @@
 Real drills in bubblewrap, all of them by one command, three at a time.
 """
 
+import os
 import shutil
 from pathlib import Path
 
@@ -10,23 +11,23 @@ import pytest
 from control_cases import CONTROLS, FAKETIME, MENDED, Control
 from controls_lab import CHECKOUT, faketime_library, not_passed, result_of, run_hangdrill
 
-pytestmark = [
-    pytest.mark.torchrun,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed"),
-]
+pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(1800)]
 
+IN_BWRAP = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
+PLACES = [pytest.param("bwrap", marks=IN_BWRAP), *(["container"] if os.environ.get("HANGDRILL_ALL_CONTROLS") else [])]
 NEED_FAKETIME = {"controls/skewed-clock", *(control.scenario for control in CONTROLS if control.needs == FAKETIME)}
 
 
-@pytest.fixture(scope="module")
-def drilled(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, Path]:
+@pytest.fixture(scope="module", params=PLACES)
+def drilled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, Path]:
     """The exit code, the output and where the results are, of all controls and their twins."""
     directory = tmp_path_factory.mktemp("controls")
     names = [*MENDED, *(control.scenario for control in CONTROLS)]
     if faketime_library() is None:
         names = [name for name in names if name not in NEED_FAKETIME]
-    code, output = run_hangdrill(["run", *names, "-j", "3", "--out", str(directory / "out")], directory)
+    engine = request.getfixturevalue("docker_engine") if request.param == "container" else {}
+    words = ["run", *names, "--launcher", request.param, "-j", "3", "--out", str(directory / "out")]
+    code, output = run_hangdrill(words, directory, engine)
     return code, output, directory / "out"
 
 
