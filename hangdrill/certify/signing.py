@@ -92,11 +92,10 @@ def key_id_of(public: Path) -> str:
     return str(_read_public(public).keyid)
 
 
-def can_sign(private: Path) -> None:
-    """Look whether the key is there and the library too, without a passphrase. Raises what signing would."""
+def can_sign(private: Path, *, passphrase: Callable[[], bytes | None]) -> None:
+    """Read the key, and nothing else. Raises what signing would."""
     _need_library()
-    if b"PRIVATE KEY" not in _read(private, "the private key"):
-        raise UsageError("this is no private key in PEM", where=str(private), next_step="`hangdrill keygen` makes one")
+    _read_private(private, passphrase)
 
 
 def sign_receipt(receipt: Receipt, private: Path, *, passphrase: Callable[[], bytes | None]) -> bytes:

@@ -1,5 +1,6 @@
 """`hangdrill certify`: run a plan on two stacks, write the receipt and the checklist, and sign it."""
 
+import functools
 import os
 from datetime import datetime, timezone
 from pathlib import Path
@@ -93,8 +94,9 @@ def _run(
     from hangdrill.report.certifying import PlainWatcher, print_receipt
     from hangdrill.report.checklist import checklist_html, checklist_markdown
 
+    secret = functools.cache(passphrase)
     if sign is not None:
-        can_sign(sign)  # said now, and not after hours of measuring
+        can_sign(sign, passphrase=secret)  # asked and said now, and not after hours of measuring
     screen = console(stderr=as_json)
     receipt = run_plan(
         loaded,
@@ -109,7 +111,7 @@ def _run(
     out, key_id = Out(out_dir), ""
     out.envelope.unlink(missing_ok=True)  # of an earlier run: it says something else
     if sign is not None:
-        envelope = sign_receipt(receipt, sign, passphrase=passphrase)
+        envelope = sign_receipt(receipt, sign, passphrase=secret)
         write_file(out.envelope, envelope)
         key_id = signed_by(envelope)
     write_file(out.checklist, checklist_markdown(receipt, key_id=key_id).encode())

@@ -136,6 +136,17 @@ def test_an_encrypted_key_signs_with_the_passphrase_of_the_environment(
     assert sign_receipt(receipt(), tmp_path / "k", passphrase=passphrase)
 
 
+def test_a_wrong_passphrase_is_said_before_anything_runs(
+    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HANGDRILL_KEY_PASSPHRASE", "open sesame")
+    assert run_command(["keygen", str(tmp_path / "k"), "--encrypt"]) == 0
+    monkeypatch.setenv("HANGDRILL_KEY_PASSPHRASE", "sesame")
+    assert run_command(["certify", str(plan), "--out", str(tmp_path / "out"), "--sign", str(tmp_path / "k")]) == 64
+    assert "passphrase is wrong" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_ctrl_c_ends_it_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\necho $$ > "{tmp_path}/pid"\nexec sleep 600\n')
