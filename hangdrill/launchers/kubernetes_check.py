@@ -2,7 +2,8 @@
 
 The schemas are those of the package kubernetes-validate, the strict ones (an unknown field is a mistake). A JobSet is
 no part of Kubernetes: its own schema lies beside this file, and its job templates are checked with Kubernetes' schemas.
-What only an API server knows (admission, quotas, names that are taken, fields that exclude each other) is not seen.
+A few rules of pods that schemas leave open are added (kubernetes_pod_check.py). What only an API server knows -
+admission, quotas, names that are taken, most fields that exclude each other - is not seen.
 """
 
 import difflib
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from hangdrill.launchers.kubernetes_pod_check import pod_problems
 from hangdrill.model.errors import MachineError, UsageError
 
 __all__ = ["Mistake", "check_documents", "latest_version", "read_documents"]
@@ -111,6 +113,8 @@ def _mistakes(number: int, document: Any, schemas: _Schemas) -> Iterator[Mistake
         return
     for error in validator.iter_errors(document):
         yield from _told(number, error)
+    for path, what in pod_problems(document):
+        yield Mistake(document=number, path=path, what=what)
 
 
 def _told(number: int, error: Any) -> Iterator[Mistake]:  # noqa: ANN401  # jsonschema's own class

@@ -126,3 +126,43 @@ def test_file_that_is_no_manifest_is_refused_with_its_name(tmp_path, text):
     path.write_text(text)
     with pytest.raises(UsageError, match=r"pod\.yaml"):
         read_documents(path)
+
+
+@pytest.mark.parametrize(("kind", "at", "pod"), [("job", 1, JOB_POD), ("jobset", 0, SET_POD)])
+class TestWhatSchemasLeaveOpen:
+    def test_restart_policy_that_is_none(self, kind, at, pod):
+        made = right(kind)
+        pod_of(made[at])["restartPolicy"] = "Sometimes"
+        pod_of(made[at])["initContainers"][0]["restartPolicy"] = "Never"
+        assert set(found(made)) == {(at, f"{pod}.restartPolicy"), (at, f"{pod}.initContainers[0].restartPolicy")}
+
+    def test_restart_policy_that_no_job_may_have(self, kind, at, pod):
+        made = right(kind)
+        del pod_of(made[at])["restartPolicy"]
+        assert set(found(made)) == {(at, f"{pod}.restartPolicy")}
+
+    def test_two_containers_of_one_name(self, kind, at, pod):
+        made = right(kind)
+        pod_of(made[at])["containers"][0]["name"] = "collector"
+        assert set(found(made)) == {(at, f"{pod}.containers[0].name")}
+
+    def test_two_mounts_at_one_place(self, kind, at, pod):
+        made = right(kind)
+        mounts = pod_of(made[at])["containers"][0]["volumeMounts"]
+        mounts[1]["mountPath"] = mounts[0]["mountPath"]
+        assert set(found(made)) == {(at, f"{pod}.containers[0].volumeMounts[1].mountPath")}
+
+
+def test_mount_without_a_volume_is_found_where_nobody_adds_volumes():
+    made = right("job")
+    pod_of(made[1])["containers"][0]["volumeMounts"][0]["name"] = "runs"
+    assert found(made) == {(1, f"{JOB_POD}.containers[0].volumeMounts[0].name"): 'there is no volume "runs"'}
+    (jobset,) = right("jobset")
+    pod_of(jobset)["containers"][0]["volumeMounts"][0]["name"] = "claimed"
+    assert found([jobset]) == {}, "a JobSet may add the volumes of its claim policies"
+
+
+@pytest.mark.parametrize("wrong", [{"containers": [1]}, {"containers": [{"volumeMounts": "x"}], "volumes": {}}])
+def test_wrong_shapes_are_for_the_schemas_to_tell(wrong):
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": wrong}
+    assert check_documents([made])
