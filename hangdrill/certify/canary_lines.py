@@ -127,7 +127,7 @@ def _with(line: Line, found: Comparison, names: tuple[str, str]) -> Line:
         mend = "find the cause, or declare the difference in the plan if it is accepted"
     elif found.outcome is Outcome.UNDECIDED:
         detail += f"; {found.why}"
-        mend = f"run about {found.pairs_wanted} pairs or longer ones, on a quieter machine, or widen the threshold"
+        mend = f"run about {found.pairs_wanted} pairs (workload.pairs), on a quieter machine, or widen the threshold"
     return msgspec.structs.replace(
         line, verdict=VERDICTS[found.outcome], detail=detail, mend=mend, ratio=found.ratio, interval=found.interval
     )

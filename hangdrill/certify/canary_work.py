@@ -12,7 +12,7 @@ __all__ = ["work_done", "work_measured", "work_of"]
 
 WORK_PARTS = ("init", "dp", "checkpoint", "recover", "shutdown")
 """What a training job does too: the other parts' time is not laid on the work's account."""
-WORK = "single-node/work-per-hour"
+WORK = "single-node/whole-job-throughput"
 
 
 def work_of(run: CanaryRun) -> tuple[int, float] | None:
