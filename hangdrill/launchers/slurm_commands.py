@@ -19,6 +19,7 @@ __all__ = ["PROGRAMS", "SUBMIT", "JobState", "Queued", "Slurm", "parse_job"]
 PROGRAMS = ("sbatch", "squeue", "scancel", "srun", "scontrol", "sinfo")
 SUBMIT = ("sbatch", "--parsable")
 CALL_DEADLINE_S = 60.0
+KNOCK_DEADLINE_S = 10.0
 NO_OUTPUT_FILE = "53"
 """No signal, though it stands in a signal's place: the job's log or directory could not be opened on the node."""
 NO_SUCH_JOB = "Invalid job id"
@@ -86,7 +87,7 @@ class Slurm:
         if any(shutil.which(program, path=self._environ.get("PATH")) is None for program in PROGRAMS):
             return False
         try:
-            self._run("scontrol", "ping", what="")
+            self._run("scontrol", "ping", what="", deadline_s=KNOCK_DEADLINE_S)
         except MachineError:
             return False
         return True

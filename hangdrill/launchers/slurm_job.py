@@ -79,8 +79,7 @@ class SlurmJob:
         return ()
 
     def close(self) -> None:
-        """From now on the nodes are looked at anew; for node-tmp-wipe, once the job has left Slurm: then it wipes what was
-        the job's."""
+        """From now on the nodes are looked at anew. For node-tmp-wipe the job must leave Slurm, which then wipes."""
         self._torn_down = True
         if self._wiped and not self._wait(self._has_left, END_S):
             self._cancel()
@@ -130,8 +129,22 @@ class SlurmJob:
         )
 
     def _cancel(self) -> None:
-        self._slurm.cancel(self._job)
-        self._wait(self._has_left, GONE_S)
+        """scancel, again where slurmctld did not take it, until the job has left. MachineError when it never did."""
+        problems: list[MachineError] = []
+        told = False
+
+        def probe() -> bool:
+            nonlocal told
+            if not told:
+                try:
+                    self._slurm.cancel(self._job)
+                    told = True
+                except MachineError as error:
+                    problems.append(error)
+            return self._has_left()
+
+        if not self._wait(probe, GONE_S) and not told:
+            raise problems[-1]
 
     def _reports(self) -> list[NodeStatus | None]:
         return [_read_status(self._nodes / f"{node}.json") for node in range(self._request.nnodes)]
@@ -162,7 +175,10 @@ class SlurmJob:
     def _has_left(self) -> bool:
         if not self._gone:
             self._asked_state()
-            self._gone = not any(found.job == self._job for found in self._slurm.jobs(self._request.run_id))
+            try:
+                self._gone = not any(found.job == self._job for found in self._slurm.jobs(self._request.run_id))
+            except MachineError:
+                return False  # slurmctld may be busy or restarted; every wait for this has its deadline
             if self._gone:
                 self._next_ask_s = self._next_look_s = 0.0
                 self._looked.clear()

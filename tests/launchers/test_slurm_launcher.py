@@ -132,6 +132,25 @@ def test_cancel_is_told_to_the_nodes_before_they_are_killed(runs):
     assert job.poll() is not None
 
 
+def test_slurmctld_that_is_busy_for_a_while_is_asked_again(runs, lab, tmp_path):
+    """The first calls fail: the job is cancelled all the same, and nothing is taken for its end."""
+    for name in ("scancel", "squeue", "scontrol"):
+        program = tmp_path / name
+        busy = f'[ -e {tmp_path}/ready ] || exec {lab.directory}/bin/{name} "$@"'
+        count = f"echo x >> {tmp_path}/{name}.calls; [ $(wc -l < {tmp_path}/{name}.calls) -gt 2 ] || exit 1"
+        program.write_text(f'#!/bin/sh\n{busy}\n{count}\nexec {lab.directory}/bin/{name} "$@"\n')
+        program.chmod(0o755)
+    environ = {**lab.environ_here, "PATH": f"{tmp_path}:{lab.environ_here['PATH']}"}
+    job, request = runs.start("touch $2/ready; exec sleep 600", environ=environ)
+    wait((Path(request.run_dir) / "ready").exists)
+    (tmp_path / "ready").touch()
+    assert job.poll() is None
+    job.undergo(Teardown.SCHEDULER_CANCEL)
+    assert len((tmp_path / "scancel.calls").read_text().split()) == 3
+    assert job.leftovers() == ()
+    assert code_of(job) not in (0, None)
+
+
 def test_signal_reaches_the_processes_of_the_job(runs):
     job, request = runs.start("trap 'exit 9' USR1; touch $2/ready; while :; do sleep 0.1; done")
     wait((Path(request.run_dir) / "ready").exists)
