@@ -1,6 +1,7 @@
 """From the runs of both sides to lines and differences. Pure."""
 
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 
@@ -91,7 +92,7 @@ def judge_measure(
     if found.outcome in (Outcome.WORSE, Outcome.BETTER):
         difference = Difference(
             line=line.id,
-            what=f"{measured.measure.value} ({measured.topology.value})",
+            what=f"{measured.name.rsplit('/', maxsplit=1)[-1]} ({measured.topology.value})",
             baseline=_amount(_middle(samples.baseline), measured.unit),
             candidate=_amount(_middle(samples.candidate), measured.unit),
             declared=variants or found.outcome is Outcome.BETTER,
@@ -138,11 +139,7 @@ def _why(lost: Sequence[CanaryRun]) -> str:
 
 
 def _middle(samples: Sequence[float]) -> float:
-    ordered = sorted(samples)
-    half = len(ordered) // 2
-    if not ordered:
-        return 0.0
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return median(samples) if samples else 0.0
 
 
 def _amount(number: float, unit: str) -> str:
