@@ -93,7 +93,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         name="TORCH_DIST_USE_NCCL2",
         since="2.14",
-        does='exactly "0" makes "nccl" the legacy backend; read once, when the backend registers at import',
+        does='exactly "0" makes "nccl" the legacy backend; read once, when a group first asks for "nccl"',
     ),
     Variable(name="TORCH_DIST_INIT_BARRIER", kind=INT, default="0", does="a barrier at the end of init"),
     Variable(name="TORCH_DIST_NAN_CHECK", default="0", does="check inputs for NaN"),
