@@ -109,6 +109,7 @@ def diagnose(
     help="Stay so long for what is left to deliver; then `hangdrill deliver` goes on.",
 )
 @click.option("--job", default="", help="The job's name, for the delivery and the hooks.")
+@click.option("--host", default="", help="This host's name in the delivery, where several have the same.")
 @click.option("--on-hang-command", metavar="COMMAND", help="Call it once for a hang, with the news on its stdin.")
 @click.option(
     "--on-hang-webhook",
@@ -135,6 +136,7 @@ def collect(
     deliver_to: str | None,
     deliver_within_s: float,
     job: str,
+    host: str,
     on_hang_command: str | None,
     on_hang_webhook: str | None,
     hook_timeout_s: float,
@@ -168,6 +170,7 @@ def collect(
             url=deliver_to,
             within_s=deliver_within_s,
             job=job,
+            host=host,
             run=run_id,
             incident=Incident(
                 command=tuple(shlex.split(on_hang_command or "")), webhook=on_hang_webhook, timeout_s=hook_timeout_s

@@ -51,6 +51,7 @@ def parse(arguments: list[str] | None) -> CollectorOptions:
         url=values.pop("deliver_to"),
         within_s=values.pop("deliver_within_s"),
         job=values.pop("job"),
+        host=values.pop("host"),
         run=values["run_id"],
         started_ns=values.pop("started_ns"),
         incident=_incident(values.pop("incident")),
@@ -62,6 +63,7 @@ def _add_delivery(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deliver-to", help="URL or directory that the evidence is delivered to")
     parser.add_argument("--deliver-within-s", type=float, default=DELIVER_WITHIN_S)
     parser.add_argument("--job", default="", help="the job's name, for the delivery")
+    parser.add_argument("--host", default="", help="this host's name, for the delivery")
     parser.add_argument("--started-ns", type=int, help="when the run began, for the delivery")
     parser.add_argument("--incident", type=Path, help="JSON file of the hooks: a webhook's URL is a secret")
 

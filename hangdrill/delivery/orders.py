@@ -24,6 +24,8 @@ class DeliveryOptions(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None = None
     within_s: float = DELIVER_WITHIN_S
     job: str = ""
+    host: str = ""
+    """Under which its objects lie; default: this host's name. Two hosts with one name would meet in one place."""
     run: str = ""
     started_ns: int | None = None
     incident: Incident = msgspec.field(default_factory=Incident)

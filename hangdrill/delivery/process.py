@@ -79,6 +79,7 @@ class _Service:
             normal_url(url),
             job=options.job,
             run=options.run,
+            host=options.host,
             started_ns=options.started_ns or time.time_ns(),
         )
         write_record(self._evidence / RECORD, record)

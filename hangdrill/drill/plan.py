@@ -4,6 +4,7 @@ It starts nothing and writes nothing. Times in `deadlines` are upper bounds of w
 """
 
 import os
+import socket
 import sys
 import time
 import uuid
@@ -315,8 +316,11 @@ def _delivery_words(plan: Plan, layout: RunLayout) -> dict[str, str]:
 
 
 def collector_words(plan: Plan, node: int) -> tuple[str, ...]:
-    """The collector's command on a node, without its interpreter. One host calls the hooks: a hang is one incident."""
+    """The collector's command on a node, without its interpreter. One host calls the hooks: a hang is one incident.
+    Hosts may have the same name, so the node is in the one under which its evidence is delivered."""
     words = list(plan.collector_command[1:])
+    if "--deliver-to" in words:
+        words += ["--host", f"{socket.gethostname()}.node{node}"]
     if node != 0 and "--incident" in words:
         at = words.index("--incident")
         del words[at : at + 2]

@@ -66,7 +66,7 @@ def test_every_option_of_the_collector_can_be_given(monkeypatch: pytest.MonkeyPa
         sockets=tmp_path, to=tmp_path / "to", control=tmp_path, run_id="r", world_size=2, backends=("gloo", "nccl"),
         stall_after_s=3.0, poll_s=0.1, settle_s=0.2, linger_s=1.0, native_prefix="/p/fr_", parent_pid=7,
         delivery=DeliveryOptions(
-            url="s3://dumps/x", within_s=7.0, job="train", run="r",
+            url="s3://dumps/x", within_s=7.0, job="train", host="h7", run="r",
             incident=Incident(command=("notify.sh", "gpu oncall"), webhook="https://chat/x", timeout_s=4.0),
         ),
     )  # fmt: skip
@@ -86,7 +86,18 @@ def test_every_option_of_the_collector_can_be_given(monkeypatch: pytest.MonkeyPa
         "0.1",
     ]
     words += ["--settle-s", "0.2", "--linger-s", "1", "--native-prefix", "/p/fr_", "--parent-pid", "7"]
-    words += ["--deliver-to", "s3://dumps/x", "--deliver-within-s", "7", "--job", "train", "--hook-timeout-s", "4"]
+    words += [
+        "--deliver-to",
+        "s3://dumps/x",
+        "--deliver-within-s",
+        "7",
+        "--job",
+        "train",
+        "--host",
+        "h7",
+        "--hook-timeout-s",
+        "4",
+    ]
     words += ["--on-hang-command", "notify.sh 'gpu oncall'", "--on-hang-webhook", "https://chat/x"]
     try:
         assert run_command(words) == 0

@@ -184,3 +184,39 @@ def test_a_real_job_without_any_drill_is_delivered_and_told_once(tmp_path, seawe
     assert (news["complete"], news["job"], news["run_id"]) == (True, "llm", "8812")
     listed = seaweed.client().list_objects_v2(Bucket=BUCKET, Prefix="hangs/llm/")["Contents"]
     assert {one["Key"].rpartition("/")[2] for one in listed} >= {"manifest.json", "rank_1.a0.dump.pickle"}
+
+
+def test_two_hosts_deliver_side_by_side_and_one_of_them_tells(tmp_path):
+    there, news = tmp_path / "there", tmp_path / "news"
+    text = (
+        JOB.replace("nproc_per_node = 2", "nproc_per_node = 1\nnnodes = 2")
+        + f"""
+[recorder]
+deliver_to = "{there}"
+[incident]
+command = ["sh", "-c", "cat >> {news}"]
+timeout_s = 60
+"""
+    )
+    (tmp_path / "drill.toml").write_text(text)
+    words = ["run", "drill.toml", "--out", "out", "--address", "127.0.0.1"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    other = subprocess.Popen(
+        [sys.executable, "-m", "hangdrill", *words, "--node-rank", "1"],
+        env=environ,
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        done = hangdrill(*words, environ=dict(os.environ), cwd=tmp_path)
+        assert other.wait(60) == 0
+    finally:
+        other.kill()
+        other.wait()
+    assert done.returncode == 0, done.stdout
+    (run,) = (there / "drill").iterdir()
+    assert [host.name.rpartition(".")[2] for host in sorted(run.iterdir())] == ["node0", "node1"]
+    assert all((host / "manifest.json").is_file() for host in run.iterdir())
+    assert len(json.loads(news.read_text())["artifacts"]) >= 2  # one object, so one call
+    diagnosed = hangdrill("diagnose", "--json", run, environ=dict(os.environ), cwd=tmp_path)
+    assert [culprit["rank"] for culprit in json.loads(diagnosed.stdout)["culprits"]] == [1]

@@ -58,6 +58,8 @@ def test_on_several_hosts_one_calls_the_hooks(tmp_path):
     assert "--incident" in collector_words(made, 0)
     assert "--incident" not in collector_words(made, 1)
     assert "--deliver-to" in collector_words(made, 1)
+    hosts = {words[words.index("--host") + 1] for words in (collector_words(made, 0), collector_words(made, 1))}
+    assert len(hosts) == 2  # also where both hosts have one name
 
 
 @pytest.mark.parametrize(
