@@ -91,12 +91,13 @@ class SlurmJob:
         if not self._wait(self._has_left, 0 if self._exit_code is None else END_S):
             self._cancel()
         finished = all(report is not None and report.state == "finished" for report in self._reports())
-        if self._gone and self._state.nodes and not finished and not self._looked:
+        if self._gone and self._asked_state().nodes and not finished and not self._looked:
             self._look("")
 
     def undergo(self, teardown: Teardown) -> None:
         """scheduler-cancel is its own. node-tmp-wipe is Slurm's, and comes when the job has ended."""
         self._torn_down = True
+        self._looked.clear()
         self._wiped |= teardown is Teardown.NODE_TMP_WIPE
         if teardown is Teardown.SCHEDULER_CANCEL:
             self._cancel()
@@ -194,6 +195,9 @@ class SlurmJob:
         return self._looked[prefix]
 
     def _look_on_nodes(self, prefix: str) -> dict[str, Path] | str:
+        nodes = self._asked_state().nodes
+        if not nodes:
+            return "Slurm does not tell on which nodes the job ran"
         self._looks += 1
         to = self._nodes / f"look-{self._looks}"
         count, run_id = str(self._request.nnodes), self._request.run_id
@@ -203,7 +207,7 @@ class SlurmJob:
             f"--nodes={count}",
             f"--ntasks={count}",
             "--ntasks-per-node=1",
-            f"--nodelist={self._state.nodes}",
+            f"--nodelist={nodes}",
             "--time=5",
             "--mpi=none",
             "--input=none",
