@@ -11,6 +11,7 @@ from datetime import date
 import msgspec
 
 from hangdrill.certify.canary_records import CanaryRun, RankRecord, SwitchFacts
+from hangdrill.checks.words import ranks_text
 from hangdrill.model.certify_plan import RollbackPlan
 from hangdrill.model.receipt import RankProof
 from hangdrill.model.verdict import Verdict, merge
@@ -64,11 +65,13 @@ def judge_road(road: Road, run: CanaryRun) -> Proven:
     judged = {rank: judge_rank(road, rank, records.get(rank)) for rank in range(run.world_size)}
     verdict = merge(each for each, _ in judged.values())
     proofs = tuple(proof for _, proof in judged.values())
-    telling = [proof for (each, proof) in judged.values() if each is verdict]
-    if verdict is Verdict.PASS:
-        detail = f"all {run.world_size} ranks ran {OLD_CLASS}"
-    else:
-        detail = "; ".join(f"rank {proof.rank}: {proof.detail}" for proof in telling[:4])
+    telling: dict[str, list[int]] = {}
+    for each, proof in judged.values():
+        if each is verdict:
+            telling.setdefault(proof.detail, []).append(proof.rank)
+    detail = f"all {run.world_size} ranks ran {OLD_CLASS}"
+    if verdict is not Verdict.PASS:
+        detail = "; ".join(f"{ranks_text(ranks)}: {why}" for why, ranks in list(telling.items())[:4])
     return Proven(verdict=verdict, detail=detail, ranks=proofs)
 
 
