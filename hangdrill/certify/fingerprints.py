@@ -29,7 +29,7 @@ DEADLINE_S = 180.0
 LEAST_TORCH = (2, 11)
 LEAST_PYTHON = (3, 10)
 MARK = "hangdrill.fingerprint "
-PARTS = ("packages", "torch_files", "machine", "extensions", "main")
+PARTS = ("packages", "torch_files", "machine", "elf", "extensions", "main")
 HOME = "hangdrill.rank.fingerprint"
 
 _BOOT = """

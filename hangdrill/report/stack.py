@@ -36,7 +36,7 @@ def stack_rows(stack: Fingerprint) -> Iterator[tuple[str, str]]:
     yield "python", f"{stack.python} ({stack.implementation}), {stack.executable}"
     yield "libc", stack.libc
     yield "driver", stack.driver or ""
-    yield "NCCL/RCCL loaded", f"{stack.nccl or 'version not known'}, {stack.nccl_file}" if stack.nccl_file else ""
+    yield "NCCL/RCCL loaded", _nccl_text(stack)
     yield "GPUs", gpus_text(stack.gpus)
     yield "NVLink", _nvlinks(stack.gpus)
     for hca in stack.hcas:
@@ -83,6 +83,13 @@ def extension_text(extension: Extension) -> str:
     )
     loads = {True: "loads", False: f"does not load: {extension.error}", None: "not tried"}[extension.loads]
     return f"{extension.version}, {built}, {abi}, {loads}"
+
+
+def _nccl_text(stack: Fingerprint) -> str:
+    """Version and file; empty when there is none."""
+    if not stack.nccl and not stack.nccl_file:
+        return ""
+    return f"{stack.nccl or 'version not known'}, {stack.nccl_file or 'linked into torch'}"
 
 
 def _nvlinks(gpus: tuple[Gpu, ...]) -> str:

@@ -1,10 +1,11 @@
 """The fingerprint is read by real Pythons, of environments that the tests make by hand: broken ones most of all."""
 
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 from fake_pythons import answering, fake_python
 
@@ -13,7 +14,6 @@ from hangdrill.certify.stacks import Stack
 from hangdrill.model.fingerprint import Fingerprint, changes
 
 VERSION = "__version__ = '2.15.0+cpu'\ngit_version = 'd0f2'\ncuda = None\nhip = None\n"
-LINKED = b"\0libc10.so\0_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_string\0"
 
 
 class Environment:
@@ -170,16 +170,43 @@ def test_a_file_of_torch_that_was_patched_in_place_is_named(made: Environment) -
     assert made.fingerprint().changed_files == ("torch/distributed/c10d.py",)
 
 
-def test_an_extension_for_another_torch_is_found_and_tried(made: Environment) -> None:
-    made.torch()
-    whole = Path(str(msgspec._core.__file__))  # a library that loads; what is appended to it, ELF does not mind
-    made.install("good-ext", "1.0", {"good_ext/_c.so": whole.read_bytes() + LINKED}, requires="torch==2.15.0")
-    made.install("bad-ext", "1.0+cu130torch2.14", {"bad_ext/_c.so": b"\x7fELF" + LINKED})
-    made.install("unrelated", "1.0", {"unrelated/_c.so": whole.read_bytes()})
-    bad, good = made.fingerprint().extensions
-    assert (good.name, good.built_with, good.loads, good.cxx11_abi) == ("good-ext", "2.15.0", True, True)
-    assert (bad.name, bad.built_with, bad.loads) == ("bad-ext", "2.14", False)
-    assert bad.error
+CHECK = "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcE"
+
+
+def built(directory: Path, name: str, text: str, *words: str) -> Path:
+    """A shared library of a few lines of C."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (directory / f"{name}.c").write_text(text)
+    out = directory / name
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", out, directory / f"{name}.c", *words], check=True)
+    return out
+
+
+def test_an_extension_for_another_torch_is_found_and_tried(made: Environment, tmp_path: Path) -> None:
+    words = (f"-L{tmp_path}", "-Wl,--no-as-needed", "-lc10")
+    torch = built(
+        tmp_path, "libc10.so", f"void {CHECK}(void) {{}} void aoti_torch_x(void) {{}}", "-Wl,-soname,libc10.so"
+    )
+    good = built(tmp_path, "good.so", f"void {CHECK}(void); void f(void) {{ {CHECK}(); }}", *words)
+    lost = built(tmp_path, "lost.so", "void _ZN3c104lostESs(void); void f(void) { _ZN3c104lostESs(); }", *words)
+    stable = built(tmp_path, "stable.so", "void aoti_torch_x(void); void f(void) { aoti_torch_x(); }", *words)
+    alone = built(tmp_path, "alone.so", "void f(void) {}")
+    made.torch(f"import ctypes\nctypes.CDLL({str(torch)!r}, mode=ctypes.RTLD_GLOBAL)\n")
+    made.install("good-ext", "1.0", {"good/_c.so": good.read_bytes()}, requires="torch==2.15.0")
+    made.install("lost-ext", "1.0+cu130torch2.14", {"lost/_c.so": lost.read_bytes()})
+    made.install("stable-ext", "1.0+pt214", {"stable/_c.so": stable.read_bytes()})
+    made.install("unrelated", "1.0", {"alone/_c.so": alone.read_bytes(), "alone/cut.so": good.read_bytes()[:70]})
+    found = [
+        (one.name, one.built_with, one.loads, one.cxx11_abi, one.stable_abi) for one in made.fingerprint().extensions
+    ]
+    assert found == [
+        ("good-ext", "2.15.0", True, True, False),
+        ("lost-ext", "2.14", False, False, False),
+        ("stable-ext", "2.14", True, None, True),
+    ]
+    assert "_ZN3c104lostESs" in made.fingerprint().extensions[1].error
 
 
 def test_an_editable_and_a_git_package_say_where_they_come_from(made: Environment) -> None:

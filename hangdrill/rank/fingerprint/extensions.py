@@ -12,22 +12,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from hangdrill.rank.fingerprint.elf import needed_libraries, undefined_symbols
 from hangdrill.rank.fingerprint.packages import normalised, recorded_files
 
 __all__ = ["extensions", "try_to_load"]
 
-LINKED = (
-    b"\0libtorch.so\0",
-    b"\0libtorch_cpu.so\0",
-    b"\0libtorch_python.so\0",
-    b"\0libtorch_cuda.so\0",
-    b"\0libc10.so\0",
-)
-"""Names as an ELF file lists them when it needs a library."""
-UNSTABLE_SYMBOLS = (b"_ZN3c10", b"_ZNK3c10", b"_ZN2at", b"_ZNK2at", b"_ZN5torch")
-STABLE_SYMBOL = b"aoti_torch_"
-CHECK = b"_ZN3c106detail14torchCheckFailEPKcS2_j"
-"""Nearly every extension uses it, and its signature has a std::string: it tells the ABI."""
+LINKED = (b"libtorch", b"libc10")
+UNSTABLE = re.compile(rb"_ZN?K?(3c10|2at|5torch)")
+"""C++ of torch: it may change with every release. What is left is C, torch's stable ABI."""
+OLD_STRING = re.compile(rb"(RK|[EPj])Ss")
 NOT_EXTENSIONS = {"torch", "functorch"}
 LOAD_DEADLINE_S = 60
 
@@ -58,20 +51,16 @@ def extensions() -> list[dict[str, Any]]:
 
 
 def _traits(path: Path) -> dict[str, Any] | None:
-    """None when the file is not linked against torch."""
+    """None when the file is not linked against torch. cxx11_abi: of the strings that it hands to torch."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
-            if held[:4] != b"\x7fELF" or not any(held.find(name) >= 0 for name in LINKED):
+            if not any(name.startswith(LINKED) for name in needed_libraries(held)):
                 return None
-            at = held.find(CHECK)
-            signature = held[at + len(CHECK) : at + len(CHECK) + 16] if at >= 0 else b""
-            uses_cxx = any(held.find(name) >= 0 for name in UNSTABLE_SYMBOLS)
-            return {
-                "cxx11_abi": None if not signature else signature.startswith(b"RKNSt7__cxx11"),
-                "stable_abi": not uses_cxx and held.find(STABLE_SYMBOL) >= 0,
-            }
+            of_torch = [name for name in undefined_symbols(held) if UNSTABLE.match(name)]
     except (OSError, ValueError):
         return None
+    new, old = (any(map(test, of_torch)) for test in (lambda name: b"__cxx11" in name, OLD_STRING.search))
+    return {"cxx11_abi": new if new or old else None, "stable_abi": not of_torch}
 
 
 def _built_with(dist: metadata.Distribution) -> str:

@@ -70,6 +70,8 @@ def _imported(unknown: list[str]) -> dict[str, Any]:
     except AttributeError as error:
         return {"torch_error": f"it imports, and is no torch: {error}"}
     facts["nccl"], facts["nccl_file"] = _loaded_nccl(unknown)
+    if not facts["nccl_file"] and (facts["cuda"] or facts["hip"]):
+        facts["nccl"] = _own_nccl(torch)
     return facts
 
 
@@ -86,6 +88,14 @@ def _loaded_nccl(unknown: list[str]) -> tuple[str | None, str]:
         unknown.append(f"{found[1]} does not say its version: {error}")
         return None, found[1]
     return _version_text(number.value), found[1]
+
+
+def _own_nccl(torch: Any) -> str | None:
+    """Of an NCCL that is linked into torch itself: what torch says."""
+    try:
+        return ".".join(str(part) for part in torch.cuda.nccl.version()[:3])
+    except Exception:  # a torch without NCCL has no such function, or it refuses
+        return None
 
 
 def _version_text(code: int) -> str:
