@@ -57,8 +57,9 @@ ATTEMPTS = (
     ),
     Attempt(
         name="foreign",
+        bind="derived",  # with a device_id the old implementation refuses it too
         part="foreign",
-        claim="a tensor of another GPU than the group's is taken as before",
+        claim="without a device_id, a tensor of another GPU than the rank's is taken as before",
         mend="move it to the rank's own GPU, or declare the difference",
         wanted=None,
     ),
