@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Collection
 
-__all__ = ["adopt_orphans", "descendants", "end_descendants"]
+__all__ = ["adopt_orphans", "descendants", "end_descendants", "end_with_descendants"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_S = 0.02
@@ -30,6 +30,13 @@ def end_descendants(*, limit_s: float, leave: Collection[int]) -> tuple[int, ...
         if not living or time.monotonic() > until_s:
             return tuple(living)
         time.sleep(_LOOK_S)  # for the kernel to end them; the limit is looked at above
+
+
+def end_with_descendants(root: int) -> None:
+    """SIGKILL to a process and to everything that it has started, looked up before it is gone."""
+    for pid in (root, *descendants(root)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def descendants(root: int) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from hangdrill.delivery.descendants import end_with_descendants
 from hangdrill.delivery.opening import is_local, local_path
 from hangdrill.delivery.orders import DeliveryOptions, Line, Orders
 from hangdrill.delivery.secrets import secret_in
@@ -75,7 +76,7 @@ class ProcessOutbox:
         try:
             code = process.wait(longest_s(self._options))
         except subprocess.TimeoutExpired:
-            process.kill()
+            end_with_descendants(process.pid)  # a hook may be running
             process.wait()
             return MachineError("the delivery did not end in time and was ended", next_step=self._mend)
         if code == 0:

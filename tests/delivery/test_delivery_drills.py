@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from receivers import Receiver
 from s3_labs import BUCKET, SECRET
-from test_hook import Receiver
 
 pytestmark = pytest.mark.torchrun
 

@@ -8,6 +8,7 @@ import time
 import uuid
 
 import msgspec
+import psutil
 import pytest
 from delivery_tools import make_evidence, read_delivery, states
 from s3_labs import BUCKET
@@ -151,6 +152,23 @@ def test_an_asked_for_pull_without_a_hang_calls_nobody(evidence, tmp_path):
     outbox.incident(**{**HANG, "only_asked": True})
     assert outbox.finish() is None
     assert not (tmp_path / "called").exists()
+
+
+def test_a_delivery_that_does_not_end_is_ended_with_the_hook_that_it_runs(evidence, tmp_path, monkeypatch):
+    script = f"setsid sleep 1234 & echo $! > {tmp_path}/child; wait"
+    outbox = open_outbox(evidence, DeliveryOptions(incident=Incident(command=("sh", "-c", script), timeout_s=600.0)))
+    make_evidence(evidence, ranks=2)
+    outbox.incident(**HANG)
+    until_s = time.monotonic() + 60
+    while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text().strip():
+        assert time.monotonic() < until_s
+        time.sleep(0.02)
+    monkeypatch.setattr("hangdrill.delivery.outbox.longest_s", lambda _options: 0.1)
+    problem = outbox.finish()
+    assert problem is not None
+    assert "did not end in time" in problem.what
+    pid = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.parametrize(
