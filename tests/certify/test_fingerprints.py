@@ -42,13 +42,13 @@ class Environment:
         if note:
             (info / "direct_url.json").write_text(note)
 
-    def torch(self, text: str = "") -> None:
+    def torch(self, text: str = "", *, version: str = VERSION) -> None:
         """A torch of a few lines."""
         whole = f"from torch import version\nfrom torch.version import __version__\n{text}"
         inner = b"class _C:\n    _GLIBCXX_USE_CXX11_ABI = True\n"
         files = {
             "torch/__init__.py": whole.encode() + inner,
-            "torch/version.py": VERSION.encode(),
+            "torch/version.py": version.encode(),
             "torch/distributed/c10d.py": b"x = 1\n",
         }
         self.install("torch", "2.15.0+cpu", files)
@@ -217,6 +217,13 @@ def test_an_editable_and_a_git_package_say_where_they_come_from(made: Environmen
     found = {one.name: one.source for one in made.fingerprint().packages}
     assert found["here"] == "editable:file:///src/here"
     assert found["there"] == "git+https://git/x@abc"
+
+
+def test_an_nccl_that_is_linked_into_torch_is_told_by_torch(made: Environment) -> None:
+    text = "import types\ncuda = types.SimpleNamespace(nccl=types.SimpleNamespace(version=lambda: (2, 27, 3)))\n"
+    made.torch(text, version=VERSION.replace("cuda = None", "cuda = '13.2'"))
+    found = made.fingerprint()
+    assert (found.nccl, found.nccl_file, found.build, found.cuda) == ("2.27.3", "", "cuda", "13.2")
 
 
 def test_a_secret_is_told_by_its_hash_alone(made: Environment) -> None:
