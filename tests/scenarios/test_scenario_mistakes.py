@@ -130,7 +130,8 @@ MISTAKES: dict[str, tuple[dict[str, dict[str, Any]], str, str, str]] = {
                               "no culprit", "leave"),
     "too soon": ({"expect": {"within_s": 4.5}}, "expect.within_s", "shorter than the timeout of 5 s", "at least 5"),
     "never": ({"expect": {"within_s": float("inf")}}, "expect.within_s", "finite", "25"),
-    "another teardown": ({"expect": {"survives": ["pod-deletion"]}}, "expect.survives", "cannot put a job through", "kubernetes"),
+    "another teardown": ({"expect": {"survives": ["pod-deletion"]}}, "expect.survives", "cannot put a job through",
+                         "kubernetes"),
     "no restart to survive": ({"expect": {"survives": ["restart"]}}, "expect.survives", "no restart", "max_restarts"),
 }  # fmt: skip
 
