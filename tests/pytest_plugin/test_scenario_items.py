@@ -186,11 +186,19 @@ def test_without_options_results_go_below_the_root_and_the_ranks_have_this_pytho
     assert "python" in Path(call["python"]).name
 
 
-def test_an_unavailable_launcher_is_an_error(fake_drill: Any, inner: Run, scenario_file: Write) -> None:
+def test_an_unknown_launcher_is_an_error(fake_drill: Any, inner: Run, scenario_file: Write) -> None:
     scenario_file("a.toml")
-    result = inner("--hangdrill-launcher=slurm")
+    result = inner("--hangdrill-launcher=slurmm")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*not available yet*"])
+    result.stdout.fnmatch_lines(["*slurmm*"])
+
+
+def test_options_of_slurm_are_not_taken_along_to_another_launcher(
+    fake_drill: Any, inner: Run, scenario_file: Write, pytester: pytest.Pytester
+) -> None:
+    path = scenario_file("a.toml")
+    path.write_text(path.read_text().replace("[job]", '[job]\nlauncher = "slurm"\nsbatch = ["--partition=gpu"]'))
+    inner("--hangdrill-launcher=torchrun").assert_outcomes(passed=1)
 
 
 def test_the_result_hook_is_called_with_the_result_whatever_the_verdict(
