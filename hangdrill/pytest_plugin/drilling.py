@@ -151,6 +151,8 @@ def _with_launcher(named: NamedScenario, launcher: str | None) -> Scenario:
         return named.scenario
     tables = msgspec.to_builtins(named.scenario)
     tables["job"]["launcher"] = launcher
+    if launcher != "slurm":
+        tables["job"]["sbatch"] = []
     return validate(tables, name=named.name, path=named.path, source="--hangdrill-launcher").scenario
 
 
