@@ -1,0 +1,60 @@
+"""Ctrl-C in the middle of a real cell: everything that it started is ended, and --resume goes on with the rest."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hangdrill.cli import run_command
+from hangdrill.drill.waiting import Waiter
+
+pytestmark = pytest.mark.torchrun
+
+
+def processes_of(directory: Path) -> list[str]:
+    """The command lines of all processes that know this directory."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = [*process.cmdline(), *process.environ().values()]
+        except psutil.Error:
+            continue
+        if process.pid != os.getpid() and any(str(directory) in word for word in words):
+            found.append(" ".join(process.cmdline()))
+    return found
+
+
+def test_ctrl_c_in_a_drill_leaves_nothing_running_and_resume_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, out = tmp_path / "plan.toml", tmp_path / "out"
+    side = f'python = "{sys.executable}"'
+    plan.write_text(f'title = "none"\n[baseline]\n{side}\n[candidate]\n{side}\n[workload]\ntimeout_s = 5\n')
+    words = ["certify", str(plan), "--only", "controls", "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hangdrill", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    journal = out / "cells/controls/recorder-off/run/journal.jsonl"
+    try:
+        launched = Waiter().until(
+            lambda: (journal.is_file() and '"launched"' in journal.read_text()) or None, deadline_s=120
+        )
+        assert launched, "the drill never began"
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=90)
+    finally:
+        process.kill()
+    assert (process.returncode, "--resume" in told) == (130, True)
+    assert processes_of(tmp_path) == []
+    assert not (out / "cells/controls/recorder-off.json").exists()
+
+    assert run_command([*words, "--resume"]) == 2  # the rest of the matrix is left out
+    capsys.readouterr()
+    receipt = json.loads((out / "receipt.json").read_bytes())
+    ran = {cell["id"]: cell["verdict"] for cell in receipt["cells"] if cell["ran"]}
+    assert ran == {"controls/recorder-off": "pass"}
