@@ -112,7 +112,7 @@ def run_and_tell(item: pytest.Item, named: NamedScenario, settings: Settings, *,
     try:
         result = run_drill(
             named.name,
-            _with_launcher(named, settings.launcher),
+            scenario_of(named, settings.launcher),
             run_dir=run_dir,
             python=settings.python,
             environ=settings.environ,
@@ -146,7 +146,8 @@ def write_report(report: pytest.TestReport, error: BaseException) -> None:
             del report.wasxfail
 
 
-def _with_launcher(named: NamedScenario, launcher: str | None) -> Scenario:
+def scenario_of(named: NamedScenario, launcher: str | None) -> Scenario:
+    """The scenario under another launcher. UsageError when that one is unknown, or cannot run it."""
     if launcher is None:
         return named.scenario
     tables = msgspec.to_builtins(named.scenario)
