@@ -45,7 +45,8 @@ class ScenarioItem(pytest.Item):
 
     def setup(self) -> None:
         """Where the machine lacks what the drill needs: skip with the reason, or an error if nothing may be skipped."""
-        scenario, settings = self.named.scenario, settings_of(self.config, os.environ)
+        settings = settings_of(self.config, os.environ)
+        scenario = scenario_of(self.named, settings.launcher)
         if why := missing_gpus(scenario, settings.environ) or missing_launcher(scenario, settings.environ):
             if settings.may_skip:
                 pytest.skip(why)
