@@ -11,7 +11,7 @@ from hangdrill.drill.gpus import missing_gpus, needs_gpus
 from hangdrill.drill.plan import missing_launcher
 from hangdrill.drill.scenario_file import NamedScenario, load_file
 from hangdrill.model.errors import HangdrillError
-from hangdrill.pytest_plugin.drilling import DrillUnknown, assert_passed, run_and_tell
+from hangdrill.pytest_plugin.drilling import DrillUnknown, assert_passed, run_and_tell, scenario_of
 from hangdrill.pytest_plugin.settings import settings_of
 
 __all__ = ["ScenarioFile", "ScenarioItem"]
