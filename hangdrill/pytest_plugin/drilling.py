@@ -19,7 +19,16 @@ from hangdrill.model.scenario import Scenario
 from hangdrill.model.verdict import Verdict
 from hangdrill.pytest_plugin.settings import Settings
 
-__all__ = ["DrillFailed", "DrillRunner", "DrillUnknown", "Drilled", "assert_passed", "run_and_tell", "write_report"]
+__all__ = [
+    "DrillFailed",
+    "DrillRunner",
+    "DrillUnknown",
+    "Drilled",
+    "assert_passed",
+    "run_and_tell",
+    "scenario_of",
+    "write_report",
+]
 
 
 class DrillFailed(AssertionError):
