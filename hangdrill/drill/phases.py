@@ -73,7 +73,7 @@ def reach_steady(session: Session) -> None:
     def probe() -> bool | None:
         counts = session.control.operations()
         running = {key.rank for key, count in counts.items() if count > 0}
-        early = session.control.faults() or session.job_over() or session.road.noticed()
+        early = session.control.faults() or session.job_over() or session.road.noticed() or _trouble(session)
         return True if running >= expected or early else None
 
     reached = session.waiter.until(probe, deadline_s=session.plan.deadlines.steady_s)
@@ -90,8 +90,8 @@ def confirm(session: Session) -> bool:
     def probe() -> str | None:
         if not fault.missing(session.control.faults()) and session.host_fault_took():
             return ""
-        if session.nodes is not None and (problems := session.nodes.problems()):
-            return problems[0]
+        if trouble := _trouble(session):
+            return trouble
         if session.job_over():
             return "the job ended before it came to that"
         found = session.road.noticed()
@@ -199,6 +199,13 @@ def tear_down(session: Session, teardown: Teardown, *, healthy: bool) -> None:
         session.undergo(teardown)  # before anything is released: a rank that goes on could write once more
     session.release()
     session.end_job(kill=teardown is Teardown.PROCESS_KILL, in_time=session.job_over() or not healthy)
+
+
+def _trouble(session: Session) -> str:
+    """What keeps a host of a job on several from its part; "" for nothing."""
+    if session.nodes is None:
+        return ""
+    return next(iter(session.nodes.problems()), "") or session.nodes.trouble()
 
 
 def _let_torch_end_it(session: Session) -> None:

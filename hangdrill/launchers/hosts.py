@@ -5,7 +5,7 @@ process runs in turn is `node_command`.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ ADDRESS_VARIABLE = "HANGDRILL_ADDRESS"
 """The address of this host that the others reach it by."""
 ENDPOINT_VARIABLE = "HANGDRILL_RDZV_ENDPOINT"
 """HOST:PORT at which the nodes meet, instead of a free port of node 0."""
+_MARK = "HANGDRILL_"
 
 
 class HostsLauncher:
@@ -42,16 +43,20 @@ class HostsLauncher:
 
     def start(self, request: LaunchRequest) -> LaunchedJob:
         """Start it in a session of its own; MachineError when the system refuses."""
-        return start_local(
-            self.command(request), environ=node_environ(request.environ), cwd=request.cwd, log_path=request.log_path
-        )
+        environ = node_environ(request.environ, request.set_environ)
+        return start_local(self.command(request), environ=environ, cwd=request.cwd, log_path=request.log_path)
 
 
-def node_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """The job's environment, and hangdrill itself where a node process finds it. The ranks' own PYTHONPATH is made by
-    the node process, from the plan."""
+def node_environ(environ: Mapping[str, str], for_ranks: Collection[str] = ()) -> dict[str, str]:
+    """The caller's environment and the run's marks, and hangdrill where it is found. What is set for the ranks is left
+    out: the node process sets it for them, and a variable of the scenario must not change how hangdrill itself runs."""
+    own = {
+        key: value
+        for key, value in environ.items()
+        if key not in for_ranks or key.startswith(_MARK) or key == "PYTHONPATH"
+    }
     package_parent = str(Path(__file__).resolve().parent.parent.parent)
-    return {**environ, "PYTHONPATH": ":".join(filter(None, (package_parent, environ.get("PYTHONPATH", ""))))}
+    return {**own, "PYTHONPATH": ":".join(filter(None, (package_parent, own.get("PYTHONPATH", ""))))}
 
 
 def node_command(request: LaunchRequest, *, node: int, endpoint: str, address: str, log_dir: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 from hangdrill.cli import run_command
 from hangdrill.drill.plan import launch_request, missing_launcher, plan_drill
 from hangdrill.drill.scenario_file import find_all
-from hangdrill.launchers.hosts import HostsLauncher, node_command
+from hangdrill.launchers.hosts import HostsLauncher, node_command, node_environ
 from hangdrill.model.errors import ExitCode, MachineError, UsageError
 from hangdrill.node.addresses import free_port, interface_of, own_address
 
@@ -63,6 +63,16 @@ def test_controller_starts_node_0_with_what_the_user_said(tmp_path):
     command = HostsLauncher().command(request_of(tmp_path, said))
     assert command[1:3] == ("-m", "hangdrill.node")
     assert command[-4:] == ("--address", "10.0.0.1", "--rdzv-endpoint", "head:29400")
+
+
+def test_variables_of_the_ranks_do_not_reach_the_node_process(tmp_path):
+    request = request_of(tmp_path, {"HOME": "/home/me"})
+    preload = {"LD_PRELOAD": "/faketime.so"}
+    environ = node_environ(request.environ | preload, request.set_environ | preload)
+    assert environ["HOME"] == "/home/me"
+    assert environ["HANGDRILL_RUN_ID"] == "hd-1"
+    assert "LD_PRELOAD" not in environ
+    assert "TORCH_FR_DUMP_TEMP_FILE" not in environ
 
 
 @pytest.mark.parametrize(("node", "rank"), [(0, "0"), (1, "1")])

@@ -21,7 +21,7 @@ from hangdrill.drill.waiting import Waiter
 __all__ = ["CHECKOUT", "Host", "Program", "TwoHosts", "two_hosts", "why_no_hosts"]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-NEEDED = ("ip", "unshare", "nsenter", "mount")
+NEEDED = ("ip", "unshare", "nsenter", "mount", "setpriv")
 MARK = "HANGDRILL_RUN_ID="
 START_S = 30.0
 _numbers = itertools.count()
@@ -87,8 +87,10 @@ class Host:
         )
         unshare = ("unshare", "--uts", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
         self._first = subprocess.Popen(
-            ["ip", "netns", "exec", self.namespace, *unshare, "sh", "-c", script],
+            ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.namespace, *unshare, "sh", "-c", script],
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         up = Waiter().until(lambda: (own / "up").exists() or None, deadline_s=START_S)
