@@ -211,8 +211,8 @@ def _trouble(session: Session) -> str:
 def _let_torch_end_it(session: Session) -> None:
     """Where torch is alone: once the other ranks are gone no dump comes any more, and torchrun would wait 30 s.
 
-    The collector's road needs the stalled rank as it is: a rank that hangs alone is a hang too. A link that is cut stays
-    cut: what torchrun does then is part of what is drilled.
+    The collector's road needs the stalled rank as it is: a rank that hangs alone is a hang too. A link that is cut
+    stays cut: what torchrun does then is part of what is drilled.
     """
     scenario = session.plan.scenario
     alone = scenario.recorder.trigger is not Trigger.COLLECTOR and not scenario.fault.on_host
