@@ -35,7 +35,7 @@ class SlurmLauncher:
 
     def check(self, request: LaunchRequest) -> None:
         """MachineError when a command, slurmctld, enough nodes or torch is missing, or sbatch refuses such a job."""
-        slurm = Slurm(request.environ)
+        slurm = Slurm(node_environ(request.environ, request.set_environ))
         slurm.check()
         if problem := shared_place_problem(request.run_dir):
             raise UsageError(
@@ -68,7 +68,7 @@ class SlurmLauncher:
         script = Path(request.run_dir) / SCRIPT
         script.write_text(render(self._batch_job(request)))
         script.chmod(0o700)
-        slurm = Slurm(request.environ)
+        slurm = Slurm(node_environ(request.environ, request.set_environ))
         private_tmp = slurm.config().get("JobContainerType") == PRIVATE_TMP
         return SlurmJob(slurm, slurm.submit(str(script)), request, private_tmp=private_tmp)
 
@@ -81,7 +81,7 @@ class SlurmLauncher:
             limit_s=request.limit_s,
             cwd=request.cwd,
             log_path=request.log_path,
-            python_path=node_environ(request.environ)["PYTHONPATH"],
+            python_path=node_environ(request.environ, request.set_environ)["PYTHONPATH"],
             node_command=(*self._node_program, "--run", request.run_dir, "--node", "slurm"),
             site_options=request.sbatch,
         )
