@@ -13,8 +13,8 @@ from collections import Counter
 
 from hangdrill.certify.compare_samples import Limit, Outcome, Rule, compare
 
-NOISES = (0.02, 0.05, 0.10, 0.20)
-PAIRS = (8, 12, 16, 24, 36, 60)
+NOISES = (0.02, 0.05, 0.10, 0.20, 1.0)
+PAIRS = (8, 12, 16, 20, 24, 36, 60)
 
 
 def machine(dice: random.Random, pairs: int, noise: float, slower: float) -> tuple[list[float], list[float]]:

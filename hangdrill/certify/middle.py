@@ -10,7 +10,7 @@ from statistics import median
 
 import msgspec
 
-__all__ = ["Middle", "middle_of", "pairs_for", "strays_allowed"]
+__all__ = ["Middle", "deviation_of", "middle_of", "pairs_for", "strays_allowed"]
 
 
 class Middle(msgspec.Struct, frozen=True):
@@ -28,6 +28,11 @@ def middle_of(numbers: Sequence[float], confidence: float) -> Middle | None:
         return None
     ordered = sorted(numbers)
     return Middle(median(ordered), ordered[strays], ordered[-1 - strays])
+
+
+def deviation_of(numbers: Sequence[float], estimate: float) -> float:
+    """How far the numbers typically lie from the estimate: the median of the distances."""
+    return median(0.0 if number == estimate else abs(number - estimate) for number in numbers)
 
 
 def strays_allowed(count: int, confidence: float) -> int | None:
