@@ -18,8 +18,8 @@ A limit is a ratio (0.10: ten percent), an absolute amount in the unit of the sa
 must be beyond both. A time has a ratio, and a floor below which nobody cares; memory has an absolute limit alone, for
 200 MB are 200 MB also beside 60 GB.
 
-What it can do was simulated, on noise with heavy tails and drift (docs/different.md): equal stacks are called worse in at
-most two of 1000 lines, however large the noise. Of 100 slowdowns of 20 %, against a limit of 10 %, 16 pairs find 95
+What it can do was simulated, on noise with heavy tails and drift (docs/different.md): equal stacks are called worse in
+at most two of 1000 lines, however large the noise. Of 100 slowdowns of 20 %, against a limit of 10 %, 16 pairs find 95
 where runs of one stack differ by 2 %, 24 find 98 where they differ by 5 %, 36 find 89 where they differ by 10 %, and
 60 find 49 where they differ by 20 %. Where more are wanted, longer runs are cheaper than more pairs.
 It is blind to what is rarer than the middle: a stack that is slow once in five runs is not worse by this rule.
