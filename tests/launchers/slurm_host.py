@@ -3,12 +3,15 @@
     unshare --net --uts --mount --pid --fork --kill-child --mount-proc python slurm_host.py NAME LAB KEPT... -- DAEMON
 
 It waits for a line on stdin (the network is then there), starts the daemons (each one shell command), and lives until
-it is killed: then the kernel ends all that runs on this host. KEPT are directories that must stay visible under /tmp.
+stdin is closed or it is killed: then the kernel ends all that runs on this host. KEPT are directories that must stay
+visible under /tmp.
 """
 
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 PRIVATE = ("/tmp", "/var/tmp")
@@ -30,11 +33,17 @@ def main(name: str, lab: str, kept: list[str], daemons: list[str]) -> None:
     for number, words in enumerate(daemons):
         log = os.open(f"{lab}/log/{name}.{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         subprocess.Popen(["/bin/sh", "-c", words], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    threading.Thread(target=reap, daemon=True).start()
+    sys.stdin.read()
+
+
+def reap() -> None:
+    """Every orphan of this host is the first process's child."""
     while True:
         try:
             os.wait()
         except ChildProcessError:
-            sys.stdin.read()  # until the lab lets go of this host
+            time.sleep(0.1)
 
 
 def run(*words: str) -> None:

@@ -17,9 +17,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from slurm_settings import KILL_WAIT_S, write_settings
+
 from hangdrill.drill.waiting import Waiter
 
-__all__ = ["NODES", "SlurmLab", "slurm_lab", "why_no_slurm"]
+__all__ = ["KILL_WAIT_S", "NODES", "SlurmLab", "slurm_lab", "why_no_private_tmp", "why_no_slurm"]
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
@@ -30,49 +32,7 @@ ADDRESSES = {LOGIN: "10.77.0.1", "n0": "10.77.0.10", "n1": "10.77.0.11"}
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "unshare", "nsenter", "ip")
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 START_S = 60.0
-KILL_WAIT_S = 5
 SBIN = "/usr/sbin:/sbin"
-SLURM_CONF = """
-ClusterName=lab
-SlurmctldHost=login
-AuthType=auth/munge
-AuthInfo=socket=/var/tmp/munge.socket
-CredType=cred/munge
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SwitchType=switch/none
-MpiDefault=none
-ReturnToService=2
-KillWait={kill_wait_s}
-SlurmdTimeout=60
-SlurmdParameters=config_overrides
-PluginDir={plugins}
-PlugStackConfig={lab}/plugstack.conf
-SlurmUser=root
-SlurmdUser=root
-StateSaveLocation={lab}/state
-SlurmctldPidFile={lab}/slurmctld.pid
-SlurmdPidFile={lab}/slurmd.%n.pid
-SlurmdSpoolDir=/var/tmp/slurmd.%n
-SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0,sched_min_interval=0
-{container}
-NodeName=n0 NodeAddr=10.77.0.10 CPUs=4 RealMemory=4000
-NodeName=n1 NodeAddr=10.77.0.11 CPUs=4 RealMemory=4000
-PartitionName=batch Nodes=n0,n1 Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
-PartitionName=closed Nodes=n0,n1 MaxTime=INFINITE State=DOWN
-"""
-PRIVATE_TMP = "JobContainerType=job_container/tmpfs\nPrologFlags=Contain"
-CGROUP_CONF = """
-CgroupPlugin=cgroup/v1
-CgroupMountpoint=/sys/fs/cgroup
-CgroupAutomount=no
-ConstrainCores=no
-ConstrainRAMSpace=no
-"""
 
 
 def why_no_slurm() -> str:
@@ -84,12 +44,22 @@ def why_no_slurm() -> str:
     return f"{missing[0]} is not installed" if missing else ""
 
 
+def why_no_private_tmp() -> str:
+    """Why job_container/tmpfs cannot be used here."""
+    hidden = [path for path in _needed() if path.startswith("/tmp/")]
+    return f"{hidden[0]} is in /tmp, and would be hidden from the jobs" if hidden else ""
+
+
+def _needed() -> list[str]:
+    """What every host must see."""
+    return sorted({str(CHECKOUT), sys.prefix, sys.base_prefix})
+
+
 class Host:
     """One simulated host."""
 
     def __init__(self, name: str, lab: Path, *daemons: str) -> None:
-        kept = sorted({str(CHECKOUT), sys.prefix, sys.base_prefix})
-        kept = [path for path in kept if path.startswith(("/tmp/", "/var/tmp/"))]
+        kept = [path for path in _needed() if path.startswith(("/tmp/", "/var/tmp/"))]
         command = [
             *_on_the_oldest_cpu(),
             "unshare",
@@ -114,7 +84,9 @@ class Host:
                 start_new_session=True,
                 text=True,
             )
-        self.said = self._process.stdout.readline()
+        if not self._process.stdout.readline():
+            self._process.wait()
+            raise RuntimeError(f"{name}: {(lab / 'log' / f'{name}.unshare').read_text()}")
         self.init = int(Path(f"/proc/{self.outer}/task/{self.outer}/children").read_text().split()[0])
 
     @property
@@ -260,7 +232,7 @@ def slurm_lab(*, private_tmp: bool = False) -> Iterator[SlurmLab]:
     directory = Path(tempfile.mkdtemp(prefix="slurm-lab-", dir=parent))
     hosts: dict[str, Host] = {}
     try:
-        _write_settings(directory, private_tmp=private_tmp)
+        write_settings(directory, ADDRESSES, private_tmp=private_tmp)
         hosts[LOGIN] = Host(LOGIN, directory, *_daemons(directory, "slurmctld -D -c"))
         for node in NODES:
             hosts[node] = Host(node, directory, *_daemons(directory, f"slurmd -D -N {node}"))
@@ -291,24 +263,6 @@ def _daemons(directory: Path, slurm: str) -> tuple[str, str]:
     for option in ("socket", "pid-file", "log-file", "seed-file"):
         munged += f" --{option}=/var/tmp/munge.{option.removesuffix('-file')}"
     return munged, f"until test -S /var/tmp/munge.socket; do sleep 0.05; done; exec {slurm}"
-
-
-def _write_settings(directory: Path, *, private_tmp: bool) -> None:
-    directory.chmod(0o755)
-    for name in ("bin", "log", "state"):
-        (directory / name).mkdir()
-    key = directory / "munge.key"
-    key.write_bytes(os.urandom(128))
-    key.chmod(0o400)
-    names = "".join(f"{address} {name}\n" for name, address in ADDRESSES.items())
-    (directory / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
-    plugins = next(iter(Path("/usr").glob("lib*/**/slurm*/auth_munge.so"))).parent
-    container = PRIVATE_TMP if private_tmp else ""
-    text = SLURM_CONF.format(lab=directory, kill_wait_s=KILL_WAIT_S, plugins=plugins, container=container)
-    (directory / "slurm.conf").write_text(text)
-    (directory / "cgroup.conf").write_text(CGROUP_CONF)
-    (directory / "plugstack.conf").write_text("")
-    (directory / "job_container.conf").write_text("AutoBasePath=true\nBasePath=/var/tmp/jobs\n")
 
 
 def _write_commands(directory: Path, login: Host) -> None:

@@ -9,7 +9,7 @@ import signal
 import sys
 
 import pytest
-from slurm_lab import CHECKOUT, LOGIN, NODES, slurm_lab, why_no_slurm
+from slurm_lab import CHECKOUT, LOGIN, NODES, slurm_lab, why_no_private_tmp, why_no_slurm
 
 from hangdrill.drill.waiting import Waiter
 
@@ -50,6 +50,8 @@ def lab():
 
 @pytest.fixture(scope="module")
 def private_lab():
+    if why := why_no_private_tmp():
+        pytest.skip(why)
     with slurm_lab(private_tmp=True) as made:
         yield made
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from box_requests import box_request, prepare_run
-from slurm_lab import KILL_WAIT_S, NODES, slurm_lab, why_no_slurm
+from slurm_lab import KILL_WAIT_S, NODES, slurm_lab, why_no_private_tmp, why_no_slurm
 
 from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.protocol import OutOfReach
@@ -32,6 +32,8 @@ def lab():
 
 @pytest.fixture(scope="module")
 def private_lab():
+    if why := why_no_private_tmp():
+        pytest.skip(why)
     with slurm_lab(private_tmp=True) as made:
         yield made
 
