@@ -3,6 +3,7 @@
 As torch: in place, to TORCH_FR_DUMP_TEMP_FILE with the rank behind it (without, if TORCH_FR_DUMP_DYNAMIC_FILE_NAME is
 set), no directory is made, and an error is one line in the log. What else goes wrong is an option, each for --rank:
 
+--last         it writes its dump once the others' are whole
 --cut          SIGKILL ends the rank when most of its dump is written, once the others' are whole
 --old SECONDS  it writes no dump; a file of an earlier job lies there, so many seconds old
 --mute         it writes no dump: what lies there is what lay there before
@@ -23,7 +24,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _dump_fr_trace
 
-STEPS, QUIET_S, POLL_S, PATIENCE_S = 12, 1.0, 0.05, 60.0
+STEPS, QUIET_S, POLL_S, PATIENCE_S = 60, 1.0, 0.05, 60.0
 OTHER_JOB_LATER_NS = 5 * 10**9
 
 
@@ -51,6 +52,8 @@ def watch(progress: Progress, options: argparse.Namespace, rank: int) -> None:
     """Wait until nothing goes on, and dump once."""
     progress.wait_until_quiet()
     data = _dump_fr_trace(True, False, False, "gloo")
+    if rank == options.rank and (options.cut or options.last):
+        wait_for_the_others(rank)
     try:
         if rank != options.rank or not (options.cut or options.old or options.another_job or options.mute):
             path_of(rank).write_bytes(data)
@@ -69,10 +72,6 @@ def watch(progress: Progress, options: argparse.Namespace, rank: int) -> None:
 
 def cut(data: bytes, rank: int) -> None:
     """Write three quarters, and be killed."""
-    others = [path_of(other) for other in range(dist.get_world_size()) if other != rank]
-    waited_s = time.monotonic()
-    while not all(is_whole(path) for path in others) and time.monotonic() - waited_s < PATIENCE_S:
-        time.sleep(POLL_S)
     with path_of(rank).open("wb") as file:
         file.write(data[: len(data) * 3 // 4])
         file.flush()
@@ -80,11 +79,19 @@ def cut(data: bytes, rank: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def wait_for_the_others(rank: int) -> None:
+    """Until the dumps of all other ranks are whole."""
+    others = [path_of(other) for other in range(dist.get_world_size()) if other != rank]
+    since_s = time.monotonic()
+    while not all(is_whole(path) for path in others) and time.monotonic() - since_s < PATIENCE_S:
+        time.sleep(POLL_S)
+
+
 def is_whole(path: Path) -> bool:
     """A pickle ends with a full stop, and only there is it whole."""
     try:
         pickle.loads(path.read_bytes())
-    except (OSError, EOFError, pickle.UnpicklingError):
+    except Exception:  # what is half there may raise anything
         return False
     return True
 
@@ -101,6 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--timeout-s", type=float, default=5.0)
     parser.add_argument("--rank", type=int, default=-1)
+    parser.add_argument("--last", action="store_true")
     parser.add_argument("--cut", action="store_true")
     parser.add_argument("--old", type=int, default=0, metavar="SECONDS")
     parser.add_argument("--mute", action="store_true")

@@ -35,7 +35,17 @@ CONTROLS: tuple[Control, ...] = (
     Control(
         scenario="controls/disk-full",
         check="every-rank-dumped",
-        words=("the disk is full (ENOSPC): 0 bytes of 4.0 KiB are free in /mnt/dumps (tmpfs)",),
+        words=("rank 1: missing: the disk is full (ENOSPC): 0 bytes of 4.0 KiB are free in /mnt/dumps (tmpfs)",),
+        finding="dump-file-system-full",
+        twin="controls/disk-with-room",
+    ),
+    Control(
+        scenario="controls/disk-nearly-full",
+        check="parses",
+        words=(
+            "rank_1.a0.native.pickle is cut at byte",
+            "operations salvaged: the disk is full (ENOSPC): 0 bytes of 12.0 KiB",
+        ),
         finding="dump-file-system-full",
         twin="controls/disk-with-room",
     ),
