@@ -3,7 +3,6 @@
 Needs no accounting (sacct is never used), and no root. The run directory must lie where all nodes see it.
 """
 
-import getpass
 import os
 import socket
 import sys
@@ -97,9 +96,9 @@ def controller_of(comment: str) -> tuple[str, str]:
     """The host of the controller that submitted a job, and its "pid:ticks" there; empty for any other comment."""
     mark, _, rest = comment.partition("@")
     host, _, process = rest.partition("/")
-    return (host, process) if mark == f"hangdrill:{getpass.getuser()}" else ("", "")
+    return (host, process) if mark == f"hangdrill:{os.getuid()}" else ("", "")
 
 
 def _comment(environ: Mapping[str, str]) -> str:
     """Whose job this is: by it `hangdrill clean` proves on the controller's host that it is gone."""
-    return f"hangdrill:{getpass.getuser()}@{socket.gethostname()}/{environ.get(_CONTROLLER, '')}"
+    return f"hangdrill:{os.getuid()}@{socket.gethostname()}/{environ.get(_CONTROLLER, '')}"
