@@ -12,11 +12,12 @@ from hangdrill.checks import run_checks
 from hangdrill.checks.evidence import judged_attempt
 from hangdrill.checks.fresh import stale_reason
 from hangdrill.checks.own_dump import foreign_reason
+from hangdrill.checks.words import ranks_text
 from hangdrill.diagnosis import diagnose
 from hangdrill.drill.evidence import read_artifacts
 from hangdrill.drill.layout import RunLayout, write_json
 from hangdrill.drill.store import load_run
-from hangdrill.model.diagnosis import Diagnosis, UnreadableDump
+from hangdrill.model.diagnosis import Diagnosis, HangKind, HangVerdict, UnreadableDump
 from hangdrill.model.dump import Group
 from hangdrill.model.errors import HangdrillError
 from hangdrill.model.run import (
@@ -92,7 +93,7 @@ def _diagnose(run: RecordedRun, problems: list[CheckResult]) -> Diagnosis | None
     fresh = [dump for dump in dumps if not (stale_reason(run, dump) or foreign_reason(run, dump))]
     stale = sorted({dump.rank for dump in dumps} - {dump.rank for dump in fresh})
     try:
-        return diagnose(
+        found = diagnose(
             fresh,
             world_size=run.scenario.job.world_size,
             reports=_reports(run, attempt),
@@ -100,10 +101,35 @@ def _diagnose(run: RecordedRun, problems: list[CheckResult]) -> Diagnosis | None
             unreadable=_unreadable(run, attempt),
             stale=tuple(stale),
         )
+        return _unless_it_ran_on(found, run, attempt)
     except Exception as error:  # a crashed diagnosis knows nothing, whatever crashed it
         detail = f"the diagnosis itself failed: {type(error).__name__}: {error}"
         problems.append(CheckResult(name="diagnosis-ran", verdict=Verdict.UNKNOWN, detail=detail, mend=_REPORT_IT))
         return None
+
+
+def _unless_it_ran_on(diagnosis: Diagnosis, run: RecordedRun, attempt: int) -> Diagnosis:
+    """Dumps that were pulled from a running job one after the other may show a rank that has not come to what another
+    is in. By its agent's count, taken when everything was in and before anything was released, it has: then nobody
+    can be named."""
+    stuck, named = diagnosis.stuck, [culprit.rank for culprit in diagnosis.culprits]
+    if diagnosis.kind is not HangKind.RANK_ABSENT or stuck is None or stuck.p2p or not named:
+        return diagnosis
+    entered = {
+        agent.rank
+        for agent in (*run.agents.values(), *run.earlier_agents)
+        for group in agent.groups
+        if agent.attempt == attempt
+        and (group.name, group.desc) == (stuck.group.name, stuck.group.desc)
+        and group.collectives >= stuck.sequence
+    }
+    if not entered.issuperset(named):
+        return diagnosis
+    what = f"{stuck.op} #{stuck.sequence} of {stuck.group.desc or stuck.group.name}"
+    note = f"{ranks_text(named)} entered {what} once their dumps were taken: the job went on"
+    return msgspec.structs.replace(
+        diagnosis, verdict=HangVerdict.UNDECIDED, kind=None, culprits=(), notes=(note, *diagnosis.notes)
+    )
 
 
 _REPORT_IT = "this is a bug in hangdrill: report it with the run directory"

@@ -23,6 +23,7 @@ __all__ = ["LOST_AFTER_S", "Nodes", "prepare_nodes"]
 BEAT_S = 0.25
 END_S = 45.0
 """A node gives its ranks 11 s, what is left after the collector 10 s, and the shared directory 8 s."""
+HEAR_S = 5.0
 LOST_AFTER_S = 15.0
 """A node's beat comes about twice a second; a host that is busy importing torch may skip many."""
 
@@ -78,6 +79,18 @@ class Nodes:
     def missing(self) -> tuple[int, ...]:
         """The nodes that have not come."""
         return tuple(sorted(set(range(self.count)) - set(self.statuses())))
+
+    def hear_again(self) -> None:
+        """Wait until every node that is there has carried its files once more."""
+        before = self.statuses()
+
+        def probe() -> bool | None:
+            now = self.statuses()
+            done = all(self.is_over(node) or now[node].beat >= status.beat + 2 for node, status in before.items())
+            return True if done else None
+
+        Waiter().until(probe, deadline_s=HEAR_S)
+        show_new_names(self._layout.control)
 
     def silent_s(self, node: int) -> float:
         """How long ago a node's beat changed, counted in the controller's own beats."""

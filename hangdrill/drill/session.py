@@ -135,6 +135,8 @@ class Session:
     def inspect(self, when: str) -> None:
         """Look at every artifact."""
         if when == COLLECTED:
+            if self.nodes is not None:
+                self.nodes.hear_again()  # the counts of other hosts, as they are after the pull
             self.control.freeze_counts()
             self.look_around(COLLECTED)
         files = self.inspector.look_at_files(when, read_manifest(self.layout))

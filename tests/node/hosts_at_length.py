@@ -3,6 +3,7 @@
 Processes are counted on the machine, by what they carry in their environment, and not by hangdrill's own word.
 """
 
+import os
 import signal
 import sys
 
@@ -129,6 +130,16 @@ def test_killed_node_process_leaves_its_host_to_the_guard(hosts):
     drill.b.signal(signal.SIGKILL)
     drill.b.wait(DRILL_S)
     drill.a.wait(DRILL_S)
+    assert_all_gone(hosts)
+
+
+def test_killed_node_process_beside_the_controller_leaves_its_host_to_the_guard(hosts):
+    drill = Drill(hosts, "hosts/hold")
+    wait_for(drill, "fault-confirmed")
+    (node,) = [line.split()[0] for line in hosts.a.processes() if "hangdrill.node --run" in line]
+    os.kill(int(node), signal.SIGKILL)
+    drill.end()
+    assert "host-a has not been heard of" in drill.a.output
     assert_all_gone(hosts)
 
 

@@ -1,0 +1,43 @@
+"""Dumps of a job that merely ran on name nobody; a rank that really stayed away is named all the same."""
+
+import pytest
+from healthy_runs import diagnosis, held_run, mutate, with_agent
+
+from hangdrill.drill.judge import _unless_it_ran_on
+from hangdrill.model.diagnosis import Basis, Culprit, HangKind, HangVerdict
+
+
+def counted(rank, collectives, **changes):
+    """The record in which a rank's agent has counted so many, when everything was in."""
+    run = held_run()
+    return with_agent(run, rank, groups=(mutate(run.agents[rank].groups[0], collectives=collectives, **changes),))
+
+
+def test_rank_that_entered_the_operation_after_its_dump_is_not_named():
+    found = _unless_it_ran_on(diagnosis(), counted(1, 4), 0)
+    assert (found.verdict, found.kind, found.culprits) == (HangVerdict.UNDECIDED, None, ())
+    assert "rank 1 entered all_reduce #4 of default_pg once their dumps were taken" in found.notes[0]
+
+
+def test_rank_that_stayed_away_is_named():
+    assert _unless_it_ran_on(diagnosis(), held_run(), 0) == diagnosis()
+
+
+def test_one_of_two_that_stayed_away_keeps_the_diagnosis():
+    both = mutate(diagnosis(), culprits=tuple(Culprit(rank=rank, basis=Basis.OBSERVED, why="x") for rank in (1, 2)))
+    run = counted(2, 3)
+    assert _unless_it_ran_on(both, run, 0) == both
+
+
+@pytest.mark.parametrize("changes", [{"name": "7"}, {"desc": "mesh_tp"}])
+def test_count_of_another_group_proves_nothing(changes):
+    assert _unless_it_ran_on(diagnosis(), counted(1, 99, **changes), 0) == diagnosis()
+
+
+def test_count_of_another_attempt_proves_nothing():
+    assert _unless_it_ran_on(diagnosis(), counted(1, 99), 1) == diagnosis()
+
+
+def test_other_kinds_of_hang_are_left_alone():
+    mismatch = mutate(diagnosis(), kind=HangKind.OP_MISMATCH)
+    assert _unless_it_ran_on(mismatch, counted(1, 99), 0) == mismatch
