@@ -52,13 +52,22 @@ def foreign_reason(run: RecordedRun, dump: RankDump) -> str:
         return ""
     artifact = artifact_of(run, dump)
     pulled_ns = None if artifact is None else artifact.pulled_ns
-    return _other_members(dump, agent) or _other_times(dump, agent, pulled_ns) or _after_the_fault(run, dump)
+    return (
+        _other_members(dump, agent, run.scenario.job.world_size)
+        or _other_times(dump, agent, pulled_ns)
+        or _after_the_fault(run, dump)
+    )
 
 
-def _other_members(dump: RankDump, agent: AgentFacts) -> str:
-    """gloo writes the members of whichever group was made last, under no name: so any of the agent's will do."""
+def _other_members(dump: RankDump, agent: AgentFacts, world_size: int) -> str:
+    """gloo writes the members of whichever group was made last, this rank's or not, under no name."""
     known = {frozenset(group.ranks) for group in agent.groups}
-    strange = [group for group in dump.groups if group.ranks and frozenset(group.ranks) not in known]
+    strange = [
+        group
+        for group in dump.groups
+        if (group.name and group.ranks and frozenset(group.ranks) not in known)
+        or max(group.ranks, default=0) >= world_size
+    ]
     if not strange:
         return ""
     of = ranks_text(list(strange[0].ranks))

@@ -379,6 +379,9 @@ CASES: dict[str, Cases] = {
             "p2p went between, so the time is not known": lambda: with_count(
                 held_run(), 2, p2p=3, last_operation_ns=CONFIRMED_NS + 60 * SECOND_NS
             ),
+            "gloo names the members of another rank's group, made last": lambda: with_dump(
+                held_run(), 2, groups=(mutate(held_run().dumps[2][0].groups[0], name="", ranks=(1, 3)),)
+            ),
             "the rank went on after the pull": lambda: with_count(
                 held_run(), 1, collectives=9, last_operation_ns=PULLED_NS + SECOND_NS
             ),
@@ -394,6 +397,9 @@ CASES: dict[str, Cases] = {
             ),
             "another world": lambda: with_dump(
                 held_run(), 2, groups=(mutate(held_run().dumps[2][0].groups[0], ranks=(0, 1, 2, 3, 4, 5)),)
+            ),
+            "a group that has this name and other members": lambda: with_dump(
+                held_run(), 2, groups=(mutate(held_run().dumps[2][0].groups[0], ranks=(0, 2)),)
             ),
         },
         unknown={
