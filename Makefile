@@ -50,7 +50,8 @@ drill: $(VENV)/run.stamp
 	$(BIN)/hangdrill run quick/ddp-hold --out $(OUT)/make-drill-$$(date -u +%Y%m%dT%H%M%SZ)
 
 test: lint
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests -m "not torchrun" -n 2
+	$(BIN)/python -m pytest tests -m torchrun --durations 40
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
