@@ -110,8 +110,9 @@ def _diagnose(run: RecordedRun, problems: list[CheckResult]) -> Diagnosis | None
 
 def _unless_it_ran_on(diagnosis: Diagnosis, run: RecordedRun, attempt: int) -> Diagnosis:
     """Dumps that were pulled from a running job one after the other may show a rank that has not come to what another
-    is in. By its agent's count, taken when everything was in and before anything was released, it has: then nobody
-    can be named."""
+    is in. By its agent's count, taken when everything was in, it has: then nobody can be named. What it entered after
+    it was released says nothing: where torch is alone that comes before everything is in."""
+    released_ns = _released_ns(run)
     stuck, named = diagnosis.stuck, [culprit.rank for culprit in diagnosis.culprits]
     if diagnosis.kind is not HangKind.RANK_ABSENT or stuck is None or stuck.p2p or not named:
         return diagnosis
@@ -122,6 +123,7 @@ def _unless_it_ran_on(diagnosis: Diagnosis, run: RecordedRun, attempt: int) -> D
         if agent.attempt == attempt
         and (group.name, group.desc) == (stuck.group.name, stuck.group.desc)
         and group.collectives >= stuck.sequence
+        and (released_ns is None or group.last_operation_ns < released_ns)
     }
     if not entered.issuperset(named):
         return diagnosis
@@ -160,15 +162,21 @@ def _text_of(detail: dict[str, object]) -> str:
 def _reports(run: RecordedRun, attempt: int) -> tuple[RankPull, ...]:
     """What the collector saw of each rank, without ends that came after the release: a rank that was let go enters the
     operation that it was kept from, and fails in it, which says nothing of the hang."""
-    released_ns = next((event.detail.get("from_ns") for event in run.journal if event.name == "released"), None)
+    released_ns = _released_ns(run)
     reports = () if run.manifest is None else run.manifest.ranks
     return tuple(
         msgspec.structs.replace(report, exit=None)
-        if report.exit is not None and isinstance(released_ns, int) and report.exit.time_ns >= released_ns
+        if report.exit is not None and released_ns is not None and report.exit.time_ns >= released_ns
         else report
         for report in reports
         if report.attempt == attempt
     )
+
+
+def _released_ns(run: RecordedRun) -> int | None:
+    """When the first rank was let go; None when none was."""
+    found = next((event.detail.get("from_ns") for event in run.journal if event.name == "released"), None)
+    return found if isinstance(found, int) else None
 
 
 def _launch_groups(run: RecordedRun, attempt: int) -> tuple[Group, ...]:

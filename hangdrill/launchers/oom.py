@@ -20,6 +20,7 @@ import time
 taken, limit = [], int({limit_bytes} * 1.5)
 while sum(map(len, taken)) < limit:
     taken.append(b"x" * (4 << 20))
+    time.sleep(0.01)
 time.sleep(600)
 """
 
@@ -76,20 +77,21 @@ class Toll(NamedTuple):
 def watch(group: MemoryGroup, starter: int, is_over: Callable[[float], bool], *, deadline_s: float) -> Toll:
     """Count until the container is over or the deadline has passed. is_over waits up to so many seconds.
 
-    A process counts as killed if it was there when the kernel's count was last looked at, and gone when it had risen.
+    A process of the job counts as killed if it went after the kernel's first kill, and before what had started it.
     """
     kills, of_job = group.kills(), 0
     living = {pid for pid in group.pids if pid != starter and _lives(pid)}
     until_s = time.monotonic() + deadline_s
     over = False
     while not over and time.monotonic() < until_s:
-        over = is_over(0.02)
+        over = is_over(0.01)
         now, left = group.kills(), {pid for pid in living if _lives(pid)}
-        if now is not None and now > (kills or 0):
-            of_job += min(now - (kills or 0), len(living) - len(left))
-            kills = now
+        if now is not None:
+            kills = max(now, kills or 0)
+        if kills and _lives(starter):  # asked last: a container that is over takes all of them with it
+            of_job += len(living) - len(left)
         living = left
-    return Toll(kills, of_job)
+    return Toll(kills, min(of_job, kills or 0))
 
 
 def _lives(pid: int) -> bool:

@@ -1,10 +1,11 @@
 """Dumps of a job that merely ran on name nobody; a rank that really stayed away is named all the same."""
 
 import pytest
-from healthy_runs import diagnosis, held_run, mutate, with_agent
+from healthy_runs import PULLED_NS, diagnosis, held_run, mutate, with_agent
 
 from hangdrill.drill.judge import _unless_it_ran_on
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind, HangVerdict
+from hangdrill.model.run import JournalEvent
 
 
 def counted(rank, collectives, **changes):
@@ -27,6 +28,12 @@ def test_one_of_two_that_stayed_away_keeps_the_diagnosis():
     both = mutate(diagnosis(), culprits=tuple(Culprit(rank=rank, basis=Basis.OBSERVED, why="x") for rank in (1, 2)))
     run = counted(2, 3)
     assert _unless_it_ran_on(both, run, 0) == both
+
+
+def test_rank_that_entered_it_only_once_it_was_released_is_named():
+    run = counted(1, 4, last_operation_ns=PULLED_NS)
+    released = JournalEvent(name="released", elapsed_s=8.0, time_ns=PULLED_NS, detail={"from_ns": PULLED_NS})
+    assert _unless_it_ran_on(diagnosis(), mutate(run, journal=(released, *run.journal)), 0) == diagnosis()
 
 
 @pytest.mark.parametrize("changes", [{"name": "7"}, {"desc": "mesh_tp"}])
