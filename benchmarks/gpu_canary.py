@@ -1,14 +1,18 @@
 """The certification's cells on two GPUs, quickly: nccl of a new torch against an old one and against its own variants.
 
-The same cells as `hangdrill certify` has, arranged for a machine that is lent for minutes. Phase `pairs` runs rounds of
-four jobs, one after another since they are timed (the next one imports torch meanwhile): the old torch's nccl, and the
-new one's nccl, nccl-legacy and nccl-lazy; the new nccl's runs stand in all three comparisons. Phase `cells` runs what
-is not timed, side by side: both roads of the rollback and the planted mistakes, every way to bind a rank, what torch
-leaves of a hang alone, the collector's drill, recovery. Needs torch in both Pythons, and hangdrill's own few packages
-(msgspec, filelock) in this one. Nothing is fetched. OUT gets four files a phase: report.txt, lines.json, runs.json,
-evidence.tar.gz.
+The same cells as `hangdrill certify` has, arranged for a machine that is lent for minutes. Phases:
 
-    PYTHONPATH=. python benchmarks/gpu_canary.py --old PYTHON --new PYTHON --out OUT [--phase pairs|cells|all]
+    pairs   rounds of four jobs: the old torch's nccl, and the new one's nccl, nccl-legacy and nccl-lazy; the new nccl's
+            runs stand in all three comparisons
+    comm    the same with start, memory and communication alone, and without nccl-lazy: short jobs, many pairs
+    cells   what is not timed, side by side: both roads of the rollback and the planted mistakes, every way to bind a
+            rank, what torch leaves of a hang alone, the collector's drill, recovery
+    all     cells, then pairs
+
+Needs torch in both Pythons, and hangdrill's own few packages (msgspec, filelock) in this one. Nothing is fetched. OUT
+gets four files a phase: report.txt, lines.json, runs.json, evidence.tar.gz.
+
+    PYTHONPATH=. python benchmarks/gpu_canary.py --old PYTHON --new PYTHON --out OUT [--phase pairs|comm|cells|all]
         [--pairs 8] [--limit-s 330]
 """
 
@@ -20,24 +24,27 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
+from gpu_canary_rounds import Rounds, pairs_of
 
 from hangdrill.certify.binding import BindingCell
 from hangdrill.certify.canary import CanaryCell, parts_of
 from hangdrill.certify.canary_jobs import run_canary
-from hangdrill.certify.canary_others import VARIANT_PARTS, VARIANTS, VariantCell
+from hangdrill.certify.canary_others import MEASURES, VARIANT_PARTS, VARIANTS, VariantCell
 from hangdrill.certify.canary_records import CanaryRun
-from hangdrill.certify.canary_runs import PairRuns, Side, job_of
+from hangdrill.certify.canary_runs import Side, job_of
 from hangdrill.certify.cells import CellContext, CellResult
 from hangdrill.certify.drills import AloneCell, DrillCell
 from hangdrill.certify.fingerprints import read_stack
+from hangdrill.certify.measures import measured_of
 from hangdrill.certify.rollback import RollbackCell
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.drill.waiting import Interrupt, handling_signals
 from hangdrill.model.certify_plan import CertifyPlan, RollbackPlan, StackPlan, Topology, WorkPlan
+from hangdrill.model.receipt import Item
 from hangdrill.report.progress import NoopListener
 
 EVIDENCE = ("*.json", "*.jsonl", "*.log", "*.stacks")
@@ -51,7 +58,7 @@ def plan_of(given: argparse.Namespace) -> CertifyPlan:
         baseline=StackPlan(python=given.old),
         candidate=StackPlan(python=given.new),
         topologies=tuple(one for one in Topology if one is not Topology.MULTI_NODE),
-        workload=WorkPlan(backend=given.backend, pairs=given.pairs, timeout_s=10.0, deadline_s=120.0),
+        workload=WorkPlan(backend=given.backend, pairs=given.pairs, timeout_s=10.0, deadline_s=300.0),
         rollback=RollbackPlan(owner="me", where="this run", verify="this run", expires="2099-01-01"),
     )
 
@@ -89,58 +96,46 @@ class Session:
 
 
 def run_rounds(session: Session, *, recover: bool) -> None:
-    """Rounds of all four jobs, in changing order, until the pairs are enough or the time is over.
-
-    One measures at a time; the next one imports torch meanwhile and waits for its file.
-    """
+    """Both stacks, and the variants of the new one's nccl: everything that a job measures."""
     full = tuple(part for part in parts_of(session.plan) if recover or part != "recover")
+    rounds = _rounds(session, "pairs", full, VARIANTS, ahead=2)
+    session.results.append(CanaryCell(session.plan).judge(pairs_of(rounds.runs, "old", "new"), ()))
+    _judge_variants(session, rounds)
+
+
+def run_communication(session: Session) -> None:
+    """Start, memory and communication alone."""
+    rounds = _rounds(session, "comm", VARIANT_PARTS, VARIANTS[:1], ahead=3)
+    cell = CanaryCell(session.plan)
+    result = cell.judge(pairs_of(rounds.runs, "old", "new"), ())
+    wanted = {f"{cell.id}/{one.name}" for one in measured_of(session.plan) if one.measure in MEASURES}
+    lines = tuple(line for line in result.lines if line.id in wanted or line.item is Item.BACKEND)
+    session.results.append(msgspec.structs.replace(result, lines=lines, samples={}, work=()))
+    _judge_variants(session, rounds)
+
+
+def _rounds(session: Session, name: str, parts: tuple[str, ...], variants: tuple[str, ...], *, ahead: int) -> Rounds:
+    backend = session.plan.workload.backend
     sides = {
-        "old": (Side(name="old", stack=BASELINE, backend=session.plan.workload.backend), full),
-        "new": (Side(name="new", stack=CANDIDATE, backend=session.plan.workload.backend), full),
+        "old": (Side(name="old", stack=BASELINE, backend=backend), parts),
+        "new": (Side(name="new", stack=CANDIDATE, backend=backend), parts),
     }
-    if session.plan.workload.backend == "nccl":
-        for variant in VARIANTS:
+    if backend == "nccl":
+        for variant in variants:
             sides[variant] = (Side(name=variant, stack=CANDIDATE, backend=variant), VARIANT_PARTS)
-    runs: dict[str, list[CanaryRun]] = {name: [] for name in sides}
-    context, names = session.context("pairs"), list(sides)
-    order = [
-        (at, name) for at in range(session.plan.workload.pairs) for name in (names if at % 2 == 0 else names[::-1])
-    ]
+    rounds = Rounds(session.context(name), sides, session.say)
+    try:
+        rounds.run(session.plan.workload.pairs, ahead=ahead, until_s=session.deadline_s)
+    finally:
+        session.runs |= rounds.runs
+    return rounds
 
-    def start(at: int, name: str) -> "Future[CanaryRun]":
-        side, parts = sides[name]
-        job = job_of(context, side, context.cell_dir / f"{at}-{name}", parts)
-        go = ("--go", str(_go(context, at, name)))
-        return pool.submit(run_canary, msgspec.structs.replace(job, options=(*job.options, *go)), session.interrupt)
 
-    with ThreadPoolExecutor(2) as pool:
-        coming = start(*order[0])
-        for number, (at, name) in enumerate(order):
-            current, last = coming, number + 1 == len(order)
-            over = number % len(sides) == len(sides) - 1 and time.monotonic() > session.deadline_s
-            if not last and not over:
-                coming = start(*order[number + 1])
-            began_s = time.monotonic()
-            _go(context, at, name).touch()
-            run = current.result()
-            runs[name].append(run)
-            session.say(f"round {at + 1}, {name}: {time.monotonic() - began_s:.1f} s {run.trouble()}")
-            if over and not last:
-                session.say(f"the time is over after {at + 1} rounds")
-                break
-    session.runs |= runs
-    session.results.append(CanaryCell(session.plan).judge(_pairs(runs, "old", "new"), ()))
+def _judge_variants(session: Session, rounds: Rounds) -> None:
     for variant in VARIANTS:
-        if variant in runs:
-            session.results.append(VariantCell(session.plan, variant).judge(_pairs(runs, variant, "new"), ()))
-
-
-def _go(context: CellContext, at: int, name: str) -> Path:
-    return context.cell_dir / f"{at}-{name}.go"
-
-
-def _pairs(runs: dict[str, list[CanaryRun]], old: str, new: str) -> PairRuns:
-    return PairRuns(baseline=tuple(runs[old]), candidate=tuple(runs[new]))
+        if variant in rounds.runs:
+            cell = VariantCell(session.plan, variant)
+            session.results.append(cell.judge(pairs_of(rounds.runs, variant, "new"), ()))
 
 
 def run_cells(session: Session) -> None:
@@ -197,7 +192,7 @@ def main() -> None:
     parser.add_argument("--old", default=sys.executable, help="Python of the baseline")
     parser.add_argument("--new", required=True, help="Python of the candidate")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--phase", choices=("pairs", "cells", "all"), default="all")
+    parser.add_argument("--phase", choices=("pairs", "comm", "cells", "all"), default="all")
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--limit-s", type=float, default=330.0, help="begin no round after this many seconds")
     parser.add_argument("--backend", default="nccl", help="gloo: tries the script itself, without a GPU")
@@ -209,10 +204,12 @@ def main() -> None:
     with Interrupt() as interrupt, handling_signals(interrupt):
         session = Session(plan_of(given), scratch, interrupt, deadline_s)
         try:
-            if given.phase != "pairs":
+            if given.phase in ("cells", "all"):
                 run_cells(session)
-            if given.phase != "cells":
+            if given.phase in ("pairs", "all"):
                 run_rounds(session, recover=given.recover)
+            if given.phase == "comm":
+                run_communication(session)
         finally:
             write_report(session)
             for name in ("report.txt", "lines.json", "runs.json", "evidence.tar.gz"):

@@ -13,7 +13,7 @@ from hangdrill.model.certify_plan import CertifyPlan, Measure, Topology
 from hangdrill.model.errors import MachineError
 from hangdrill.model.receipt import EvidenceFile, Item
 
-__all__ = ["VARIANTS", "MultiNodeCell", "VariantCell"]
+__all__ = ["MEASURES", "VARIANTS", "VARIANT_PARTS", "MultiNodeCell", "VariantCell"]
 
 JOB_S = 12.0
 """One short job on GPUs of an idle machine."""
@@ -21,10 +21,13 @@ VARIANTS = ("nccl-legacy", "nccl-lazy")
 VARIANT_PARTS = ("groups", "latency", "p2p")
 MEASURES = (
     Measure.INIT_TIME,
+    Measure.START_TIME,
     Measure.MEMORY_BEFORE_FIRST_STEP,
     Measure.MEMORY_PER_UNUSED_GROUP,
     Measure.COLLECTIVE_LATENCY,
     Measure.P2P_LATENCY,
+    Measure.P2P_START_TIME,
+    Measure.MEMORY_OF_P2P,
 )
 """Of what a short job measures."""
 

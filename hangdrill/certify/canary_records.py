@@ -24,11 +24,13 @@ class SwitchFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 class RankFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank said of itself. creators: backend name -> the function that torch would make a group of it with,
-    asked before the group was made. backend_class: of the group that was made; empty when none was."""
+    asked before the group was made. backend_class: of the group that was made; empty when none was. cores: that the
+    rank kept to; empty when it was not pinned."""
 
     host: str = ""
     pid: int = 0
     local_rank: int = 0
+    cores: tuple[int, ...] = ()
     python: str = ""
     torch: str = ""
     cuda: str | None = None

@@ -23,11 +23,14 @@ PART_OF: dict[Topology, str] = {
 
 LIMITS: dict[Measure, Threshold] = {
     Measure.INIT_TIME: Threshold(ratio=0.10, absolute=0.1),
+    Measure.START_TIME: Threshold(ratio=0.10, absolute=0.1),
     Measure.MEMORY_BEFORE_FIRST_STEP: Threshold(absolute=64.0),
     Measure.MEMORY_PER_UNUSED_GROUP: Threshold(absolute=16.0),
     Measure.MEMORY_PEAK: Threshold(absolute=128.0),
-    Measure.COLLECTIVE_LATENCY: Threshold(ratio=0.10, absolute=10.0),
-    Measure.P2P_LATENCY: Threshold(ratio=0.10, absolute=10.0),
+    Measure.COLLECTIVE_LATENCY: Threshold(ratio=0.10, absolute=4.0),
+    Measure.P2P_LATENCY: Threshold(ratio=0.10, absolute=4.0),
+    Measure.P2P_START_TIME: Threshold(ratio=0.10, absolute=0.1),
+    Measure.MEMORY_OF_P2P: Threshold(absolute=16.0),
     Measure.THROUGHPUT: Threshold(ratio=0.05),
     Measure.CHECKPOINT_SAVE_TIME: Threshold(ratio=0.10, absolute=0.1),
     Measure.CHECKPOINT_RESTORE_TIME: Threshold(ratio=0.10, absolute=0.1),
@@ -73,6 +76,7 @@ def measured_of(plan: CertifyPlan) -> tuple[Measured, ...]:
     """Every line of the plan: those of one node always, and the throughput of each way to spread a model."""
     found = [
         _of(Measure.INIT_TIME, Item.WORK, "making the default process group", _seconds("init_s")),
+        _of(Measure.START_TIME, Item.WORK, "the default process group and its first all_reduce", _seconds("start_s")),
         _of(Measure.MEMORY_BEFORE_FIRST_STEP, Item.MEMORY, "memory before the first step", _mega("init_bytes")),
         _of(Measure.MEMORY_PER_UNUSED_GROUP, Item.MEMORY, "memory of a group that nobody uses", _mega("group_bytes")),
         _of(Measure.MEMORY_PEAK, Item.MEMORY, "peak memory", _mega("peak_bytes")),
@@ -83,6 +87,10 @@ def measured_of(plan: CertifyPlan) -> tuple[Measured, ...]:
         what, name = f"send and recv of {_text(size)}, there and back", f"p2p-latency-{_text(size, '')}"
         if plan.workload.nproc_per_node > 1:
             found.append(_of(Measure.P2P_LATENCY, Item.COMMUNICATION, what, _micro(f"p2p_{size}_s"), name))
+    if plan.workload.nproc_per_node > 1:
+        what = "the first send and recv"
+        found.append(_of(Measure.P2P_START_TIME, Item.COMMUNICATION, what, _seconds("first_p2p_s")))
+        found.append(_of(Measure.MEMORY_OF_P2P, Item.MEMORY, f"memory of {what}", _mega("first_p2p_bytes")))
     found += [
         _of(Measure.CHECKPOINT_SAVE_TIME, Item.CHECKPOINT, "saving a checkpoint", _seconds("save_s")),
         _of(Measure.CHECKPOINT_RESTORE_TIME, Item.CHECKPOINT, "restoring a checkpoint", _seconds("restore_s")),

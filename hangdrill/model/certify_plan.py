@@ -42,11 +42,14 @@ class Measure(Enum):
     """What is measured on both stacks and compared. Each has a unit (UNIT_OF); more is worse, but for throughput."""
 
     INIT_TIME = "init-time"
+    START_TIME = "start-time"
     MEMORY_BEFORE_FIRST_STEP = "memory-before-first-step"
     MEMORY_PER_UNUSED_GROUP = "memory-per-unused-group"
     MEMORY_PEAK = "memory-peak"
     COLLECTIVE_LATENCY = "collective-latency"
     P2P_LATENCY = "p2p-latency"
+    P2P_START_TIME = "p2p-start-time"
+    MEMORY_OF_P2P = "memory-of-p2p"
     THROUGHPUT = "throughput"
     CHECKPOINT_SAVE_TIME = "checkpoint-save-time"
     CHECKPOINT_RESTORE_TIME = "checkpoint-restore-time"
@@ -56,11 +59,14 @@ class Measure(Enum):
 
 UNIT_OF: dict[Measure, str] = {
     Measure.INIT_TIME: "s",
+    Measure.START_TIME: "s",
     Measure.MEMORY_BEFORE_FIRST_STEP: "MB",
     Measure.MEMORY_PER_UNUSED_GROUP: "MB",
     Measure.MEMORY_PEAK: "MB",
     Measure.COLLECTIVE_LATENCY: "us",
     Measure.P2P_LATENCY: "us",
+    Measure.P2P_START_TIME: "s",
+    Measure.MEMORY_OF_P2P: "MB",
     Measure.THROUGHPUT: "steps/s",
     Measure.CHECKPOINT_SAVE_TIME: "s",
     Measure.CHECKPOINT_RESTORE_TIME: "s",

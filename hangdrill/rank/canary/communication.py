@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from hangdrill.rank.canary.device import held_bytes, synchronize, timed_s
+from hangdrill.rank.canary.device import held_bytes, synchronize
+from hangdrill.rank.canary.timing import Timed, timed_in_turn, warm_clocks
 
 if TYPE_CHECKING:
     from hangdrill.rank.canary.job import Job
 
 __all__ = ["groups", "latency", "p2p"]
 
-TIMES = 7
-BATCH = 5
+ROUNDS = {True: 60, False: 20}
+"""Batches of each operation, by whether there is a GPU."""
+BATCH = {True: 20, False: 5}
+LARGE_BATCH = {True: 3, False: 2}
+LARGE_BYTES = {True: 64 << 20, False: 1 << 20}
+"""From this size on LARGE_BATCH operations are one batch."""
 FLOAT_BYTES = 4
 
 
@@ -33,27 +38,51 @@ def groups(job: "Job") -> None:
 
 
 def latency(job: "Job") -> None:
-    """all_reduce and all_gather of each size: the median of some batches, one operation after another."""
-    for size in job.options.sizes_bytes:
-        buffer = torch.zeros(size // FLOAT_BYTES, device=job.device)
-        gathered = torch.zeros(job.world_size * (size // FLOAT_BYTES), device=job.device)
-        actions = {
-            "all_reduce": partial(dist.all_reduce, buffer),
-            "all_gather": partial(dist.all_gather_into_tensor, gathered, buffer),
-        }
-        for name, action in actions.items():
-            job.record.measures[f"{name}_{size}_s"] = timed_s(action, job.device, times=TIMES, batch=BATCH)
+    """all_reduce of each size, one operation after another."""
+    warm_clocks(job.device)
+    job.meet("latency")
+    operations = {
+        f"all_reduce_{size}_s": Timed(partial(dist.all_reduce, _buffer(job, size)), _batch(job, size))
+        for size in job.options.sizes_bytes
+    }
+    job.record.measures |= timed_in_turn(operations, job.device, rounds=ROUNDS[job.large])
 
 
 def p2p(job: "Job") -> None:
-    """There and back between ranks 0 and 1, by send and recv; the others wait. RuntimeError in a world of one."""
+    """Between ranks 0 and 1, by send and recv, there and back; the others wait. RuntimeError in a world of one.
+
+    The first transfer is noted by itself: ProcessGroupNCCL makes another communicator for it.
+    """
     if job.world_size < 2:
         raise RuntimeError("a transfer needs two ranks")
-    for size in job.options.sizes_bytes:
-        if job.rank < 2:
-            action = partial(_there_and_back, torch.zeros(size // FLOAT_BYTES, device=job.device), job.rank)
-            job.record.measures[f"p2p_{size}_s"] = timed_s(action, job.device, times=TIMES, batch=BATCH)
+    warm_clocks(job.device)
     job.meet("p2p")
+    if job.rank < 2:
+        _first_transfer(job)
+        operations = {
+            f"p2p_{size}_s": Timed(partial(_there_and_back, _buffer(job, size), job.rank), _batch(job, size))
+            for size in job.options.sizes_bytes
+        }
+        job.record.measures |= timed_in_turn(operations, job.device, rounds=ROUNDS[job.large])
+    job.meet("transferred")
+
+
+def _first_transfer(job: "Job") -> None:
+    buffer = _buffer(job, FLOAT_BYTES)
+    synchronize(job.device)
+    before_bytes, began_s = held_bytes(job.device), time.perf_counter()
+    _there_and_back(buffer, job.rank)
+    synchronize(job.device)
+    job.record.measures["first_p2p_s"] = time.perf_counter() - began_s
+    job.record.measures["first_p2p_bytes"] = max(0, held_bytes(job.device) - before_bytes)
+
+
+def _buffer(job: "Job", size_bytes: int) -> Any:
+    return torch.zeros(size_bytes // FLOAT_BYTES, device=job.device)
+
+
+def _batch(job: "Job", size_bytes: int) -> int:
+    return (LARGE_BATCH if size_bytes >= LARGE_BYTES[job.large] else BATCH)[job.large]
 
 
 def _there_and_back(buffer: Any, rank: int) -> None:

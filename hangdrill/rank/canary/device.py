@@ -1,9 +1,6 @@
-"""The device of a rank: how it is bound, how much memory the rank holds there, and how long something takes on it."""
+"""The device of a rank: how it is bound, and how much memory the rank holds there."""
 
 import os
-import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +8,7 @@ import torch
 
 from hangdrill.rank.accelerator import bind, device_of
 
-__all__ = ["choose_device", "held_bytes", "peak_bytes", "start_context", "synchronize", "timed_s"]
+__all__ = ["choose_device", "held_bytes", "peak_bytes", "start_context", "synchronize"]
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -56,16 +53,3 @@ def peak_bytes(device: Any) -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return held_bytes(device)
-
-
-def timed_s(action: Callable[[], Any], device: Any, *, times: int, batch: int = 1) -> float:
-    """Seconds of one action: the median of `times` batches, after one that warms up."""
-    taken_s = []
-    for _ in range(times + 1):
-        synchronize(device)
-        began_s = time.perf_counter()
-        for _ in range(batch):
-            action()
-        synchronize(device)
-        taken_s.append((time.perf_counter() - began_s) / batch)
-    return statistics.median(taken_s[1:])

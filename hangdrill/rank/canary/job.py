@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from hangdrill.rank.canary.device import choose_device, held_bytes, peak_bytes, start_context, synchronize
 from hangdrill.rank.canary.meeting import Meeting
@@ -60,8 +62,8 @@ def run_job(options: Options, record: Record) -> None:
         "gpus": torch.cuda.device_count(),
         "bind": options.bind,
     }
-    if options.go is not None and not wait_until(options.go.exists, limit_s=GO_LIMIT_S):
-        raise SystemExit(f"hangdrill.rank.canary: {options.go} did not appear within {GO_LIMIT_S:g} s")
+    if options.go is not None:
+        _wait_for(options.go, record)
     device = choose_device(options.backend, options.bind, record.facts["local_rank"])
     meet = Meeting(options.out, rank=record.rank, world_size=record.world_size, attempt=record.attempt)
     job = Job(options, record, device, meet)
@@ -75,6 +77,14 @@ def run_job(options: Options, record: Record) -> None:
     record.save()
     if {"init", "shutdown"} & record.failed.keys():
         os._exit(FAILED)  # a half-made group may never end by itself
+
+
+def _wait_for(go: Path, record: Record) -> None:
+    """The record's file says that this rank is ready."""
+    record.doing = "go"
+    record.save()
+    if not wait_until(go.exists, limit_s=GO_LIMIT_S):
+        raise SystemExit(f"hangdrill.rank.canary: {go} did not appear within {GO_LIMIT_S:g} s")
 
 
 def _part(job: Job, name: str, function: Callable[[Job], None]) -> None:
@@ -95,11 +105,18 @@ def _init(job: Job) -> None:
     record.facts["creators"] = creators(dist.Backend)
     plant_too_late(options.plants, os.environ)
     record.facts["switch"]["at_group"] = os.environ.get("TORCH_DIST_USE_NCCL2")
-    record.save()  # if the ranks do not agree, the next call never returns
+    record.save()  # if the ranks do not agree, one of the next calls never returns
+    store = _store(options)
+    job.meet("store")
     before_bytes, began_s = held_bytes(device), time.perf_counter()
     explicit = options.bind in ("explicit", "first") and device.type != "cpu"
     dist.init_process_group(
-        options.backend, timeout=timedelta(seconds=options.timeout_s), device_id=device if explicit else None
+        options.backend,
+        timeout=timedelta(seconds=options.timeout_s),
+        store=store,
+        rank=record.rank,
+        world_size=record.world_size,
+        device_id=device if explicit else None,
     )
     synchronize(device)
     record.measures["init_s"] = time.perf_counter() - began_s
@@ -112,7 +129,16 @@ def _init(job: Job) -> None:
     record.facts["bound_device"] = str(getattr(group, "bound_device_id", None))
     record.save()
     record.measures["first_collective_s"] = _first_collective(device)
+    record.measures["start_s"] = record.measures["init_s"] + record.measures["first_collective_s"]
     record.measures["before_step_bytes"] = max(0, held_bytes(device) - before_bytes)
+
+
+def _store(options: Options) -> Any:
+    """As init_process_group makes it, and before it is timed: a rank that comes before rank 0 listens sleeps for up to
+    a second, by chance, which says nothing of a stack."""
+    store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=options.timeout_s)))
+    store.set_timeout(timedelta(seconds=options.timeout_s))
+    return dist.PrefixStore("default_pg", store)
 
 
 def _first_collective(device: Any) -> float:
