@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from hangdrill.cli.output import RUNS, console, print_json
-from hangdrill.drill.plan import Plan, new_run_id, plan_drill
+from hangdrill.drill.plan import new_run_id, plan_drill
+from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.scenario_file import NamedScenario
 from hangdrill.model.scenario import Before, Fault, Scenario
 from hangdrill.report.terminal import print_plan as print_sections

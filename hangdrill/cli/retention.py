@@ -53,7 +53,7 @@ def retention(what: str, *, keep_days: float | None, as_json: bool) -> int:
 def _places(what: str) -> tuple[tuple[tuple[str, "What"], ...], float | None]:
     """The places to ask, the one that the promise is about first, and the promise."""
     from hangdrill.delivery.secrets import secret_in
-    from hangdrill.drill.plan import delivery_of
+    from hangdrill.drill.collector_command import delivery_of
     from hangdrill.drill.scenario_file import load
     from hangdrill.drill.store import load_run
     from hangdrill.model.errors import UsageError

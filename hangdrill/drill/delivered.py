@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hangdrill.delivery.inspection import Question, ask
+from hangdrill.drill.collector_command import delivery_of
 from hangdrill.drill.layout import RunLayout, write_json
-from hangdrill.drill.plan import CONTROLLER_MARKS, Plan, delivery_of
+from hangdrill.drill.plan_values import CONTROLLER_MARKS, Plan
 from hangdrill.model.delivery import Delivered
 
 if TYPE_CHECKING:

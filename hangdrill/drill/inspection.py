@@ -11,7 +11,7 @@ import msgspec
 
 from hangdrill.drill.layout import RunLayout, write_json
 from hangdrill.drill.places import look_at_place
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.supervise import Supervisor
 from hangdrill.launchers.protocol import OutOfReach
 from hangdrill.model.run import ArtifactKind, FileFacts, Leftover, Manifest, MemoryFacts, PlaceFacts, RankClock

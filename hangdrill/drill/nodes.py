@@ -14,7 +14,7 @@ import msgspec
 
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.node_files import ControllerOrders, make_empty, read_in_place, show_new_names, write_in_place
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.waiting import Waiter
 from hangdrill.model.run import Leftover, NodeStatus
 

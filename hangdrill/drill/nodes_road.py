@@ -12,7 +12,7 @@ import msgspec
 from hangdrill.drill.layout import RunLayout, write_json
 from hangdrill.drill.node_files import show_new_names
 from hangdrill.drill.nodes import Nodes
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.roads import Notice
 from hangdrill.drill.waiting import Waiter
 from hangdrill.model.run import Artifact, Manifest, RankPull

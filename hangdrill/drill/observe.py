@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from hangdrill.drill.control import ControlReader, RankAttempt
 from hangdrill.drill.layout import RunLayout
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.roads import read_manifest
 from hangdrill.model.run import ArtifactKind
 from hangdrill.report.progress import Listener

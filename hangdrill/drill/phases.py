@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hangdrill.drill.fault import FaultState
 from hangdrill.drill.inspection import RUNNING
-from hangdrill.drill.plan import is_healthy, stall_after_s
+from hangdrill.drill.plan_values import is_healthy, stall_after_s
 from hangdrill.drill.roads import Notice
 from hangdrill.drill.session import Session
 from hangdrill.drill.waiting import Waiter

@@ -17,7 +17,7 @@ import msgspec
 import hangdrill
 from hangdrill.collector.native import copy_native, is_whole
 from hangdrill.drill.layout import RunLayout
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE
 from hangdrill.drill.waiting import Waiter
 from hangdrill.model.errors import MachineError

@@ -29,16 +29,8 @@ from hangdrill.drill.layout import Journal, RunLayout, create_run_dir, make_dire
 from hangdrill.drill.lock import holding
 from hangdrill.drill.nodes import prepare_nodes
 from hangdrill.drill.phases import collect, confirm, gather, notice, reach_steady, tear_down
-from hangdrill.drill.plan import (
-    Plan,
-    dump_place,
-    is_healthy,
-    launch_request,
-    launcher_for,
-    makes_dump_dir,
-    new_run_id,
-    plan_drill,
-)  # fmt: skip
+from hangdrill.drill.plan import launch_request, launcher_for, makes_dump_dir, new_run_id, plan_drill
+from hangdrill.drill.plan_values import Plan, dump_place, is_healthy
 from hangdrill.drill.pool import run_all
 from hangdrill.drill.procfs import own_id
 from hangdrill.drill.queue import await_turn

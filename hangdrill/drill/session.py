@@ -16,7 +16,8 @@ from hangdrill.drill.layout import Journal, RunLayout
 from hangdrill.drill.nodes import Nodes
 from hangdrill.drill.nodes_road import NodesRoad
 from hangdrill.drill.observe import RankObserver
-from hangdrill.drill.plan import COLLECTOR_S, Plan, dump_place, launch_request
+from hangdrill.drill.plan import launch_request
+from hangdrill.drill.plan_values import COLLECTOR_S, Plan, dump_place
 from hangdrill.drill.procfs import own_id, pid_inside, read_process, scan
 from hangdrill.drill.roads import NativeRoad, Road, SidecarRoad, read_manifest
 from hangdrill.drill.supervise import Grace, Supervisor

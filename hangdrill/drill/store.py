@@ -18,7 +18,7 @@ from hangdrill.drill.evidence import ReadDumps, read_artifacts
 from hangdrill.drill.inspection import Inspection
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.node_files import read_in_place
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.roads import read_manifest
 from hangdrill.model.delivery import Delivered, HookCalls
 from hangdrill.model.dump import Frame, RankDump

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from hangdrill.drill.control import ControlReader
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan_values import Plan
 from hangdrill.model.run import NodeFault
 from hangdrill.model.scenario import FaultKind
 from hangdrill.node.guard import Guard, run_undo

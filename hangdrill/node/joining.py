@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from hangdrill.drill.layout import RunLayout
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.model.errors import MachineError, UsageError
 

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import hangdrill
+from hangdrill.drill.collector_command import collector_words
 from hangdrill.drill.control import RankAttempt
 from hangdrill.drill.fault import PlacedFault
 from hangdrill.drill.layout import RunLayout, make_directory
-from hangdrill.drill.plan import COLLECTOR_S, Plan, collector_words, launch_request
+from hangdrill.drill.plan import launch_request
+from hangdrill.drill.plan_values import COLLECTOR_S, Plan
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, NODE_VARIABLE, RUN_ID_VARIABLE, own_id, read_process
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Waiter

@@ -9,7 +9,8 @@ import msgspec
 from hangdrill.drill.fault import PlacedFault
 from hangdrill.drill.layout import make_directory, write_json
 from hangdrill.drill.orders import agent_orders
-from hangdrill.drill.plan import Plan, makes_dump_dir
+from hangdrill.drill.plan import makes_dump_dir
+from hangdrill.drill.plan_values import Plan
 from hangdrill.launchers.agent_path import prepare_agent_path
 from hangdrill.model.errors import MachineError
 from hangdrill.model.scenario import Fault, FaultKind

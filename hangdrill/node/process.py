@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from hangdrill.drill.control import ControlReader
 from hangdrill.drill.layout import RunLayout
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.procfs import own_id
 from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.model.errors import HangdrillError, MachineError

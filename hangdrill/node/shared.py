@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.node_files import ControllerOrders, read_in_place, write_in_place
-from hangdrill.drill.plan import Plan
+from hangdrill.drill.plan_values import Plan
 from hangdrill.model.run import NodeStatus
 from hangdrill.node.place import LocalPlace, is_mine
 

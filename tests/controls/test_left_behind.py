@@ -7,7 +7,8 @@ import pytest
 
 from hangdrill.drill.inspection import Inspector
 from hangdrill.drill.layout import create_run_dir
-from hangdrill.drill.plan import Plan, launch_request, plan_drill
+from hangdrill.drill.plan import launch_request, plan_drill
+from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.procfs import own_id
 from hangdrill.drill.supervise import Supervisor
 from hangdrill.model.scenario import Scenario

@@ -5,7 +5,8 @@ import pytest
 from fake_job import HEALTHY, scenario
 
 from hangdrill.drill.lock import resources_of
-from hangdrill.drill.plan import Plan, is_healthy, launch_request, launcher_for, plan_drill
+from hangdrill.drill.plan import launch_request, launcher_for, plan_drill
+from hangdrill.drill.plan_values import Plan, is_healthy
 from hangdrill.model.scenario import LauncherName
 
 ENVIRON = {"PATH": "/usr/bin", "RANK": "3", "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": "outer", "PET_NNODES": "7"}

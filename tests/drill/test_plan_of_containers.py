@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from fake_job import scenario
 
-from hangdrill.drill.plan import dump_place, missing_launcher, plan_drill
+from hangdrill.drill.plan import missing_launcher, plan_drill
+from hangdrill.drill.plan_values import dump_place
 
 
 def plan_of(tmp_path, recorder=None, **job):

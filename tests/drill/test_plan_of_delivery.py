@@ -6,7 +6,9 @@ import msgspec
 import pytest
 from fake_job import scenario
 
-from hangdrill.drill.plan import COLLECTOR_S, collector_words, plan_drill
+from hangdrill.drill.collector_command import collector_words
+from hangdrill.drill.plan import plan_drill
+from hangdrill.drill.plan_values import COLLECTOR_S
 from hangdrill.drill.scenario_file import tomllib, validate
 from hangdrill.model.errors import UsageError
 from hangdrill.model.scenario import Incident
