@@ -90,14 +90,16 @@ def _tell(name: str, mistakes: "tuple[object, ...]", version: str | None) -> int
     """On stderr, since the manifest itself goes to stdout."""
     from hangdrill.launchers.kubernetes_check import Mistake, latest_version
     from hangdrill.model.errors import ExitCode
+    from hangdrill.recorder.printable import printable
 
     for mistake in mistakes:
         assert isinstance(mistake, Mistake)
         hint = f" ({mistake.hint})" if mistake.hint else ""
-        click.echo(f"document {mistake.document + 1}: {mistake.path or '(top)'}: {mistake.what}{hint}", err=True)
+        text = f"document {mistake.document + 1}: {mistake.path or '(top)'}: {mistake.what}{hint}"
+        click.echo(printable(text), err=True)
     against = f"the schemas of Kubernetes {version or latest_version()}"
     if mistakes:
-        click.echo(f"{name}: {len(mistakes)} mistakes by {against}", err=True)
+        click.echo(f"{name}: {len(mistakes)} mistake{'' if len(mistakes) == 1 else 's'} by {against}", err=True)
         return int(ExitCode.FAIL)
     click.echo(f"{name}: no mistake by {against}", err=True)
     return int(ExitCode.PASS)

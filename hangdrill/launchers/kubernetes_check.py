@@ -22,7 +22,11 @@ __all__ = ["Mistake", "check_documents", "latest_version", "read_documents"]
 
 JOBSET = ("jobset.x-k8s.io/v1alpha2", "JobSet")
 _STRICT = re.compile(r"v(\d+\.\d+)\.\d+-local-strict")
+_NAME = re.compile(r"[A-Za-z0-9./-]{1,120}")
 _LONGEST_VALUE = 60
+_MERGE = "tag:yaml.org,2002:merge"
+_DEEPEST = 100
+_MOST_VALUES = 1_000_000
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -38,13 +42,62 @@ def read_documents(path: Path) -> tuple[Any, ...]:
     """The documents of a YAML or JSON file, without empty ones. UsageError when it cannot be read."""
     yaml = _import("yaml")
     try:
-        found = tuple(one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UsageError(f"it is no YAML that can be read: {first}", where=str(path)) from error
+        text = path.read_text(encoding="utf-8")
+        found = tuple(one for one in yaml.load_all(text, Loader=_loader(yaml)) if one is not None)
+        _check_size(found)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f" (line {mark.line + 1})" if mark is not None else ""
+        raise _unreadable(path, f"{error.problem or error.context}{line}") from error
+    except (OSError, ValueError, OverflowError, yaml.YAMLError) as error:  # ValueError: 99999-99-99 is taken for a date
+        raise _unreadable(path, (str(error) or type(error).__name__).splitlines()[0]) from error
+    except RecursionError as error:
+        raise _unreadable(path, "it is nested too deeply") from error
     if not found:
         raise UsageError("there is no document in it", where=str(path), next_step="name a manifest")
     return found
+
+
+def _unreadable(path: Path, why: str) -> UsageError:
+    return UsageError(f"it is no YAML that can be read: {why}", where=str(path))
+
+
+def _loader(yaml: Any) -> Any:  # noqa: ANN401  # a module, and a class of it
+    """As kubectl reads: a key that a table has twice is an error, and not the last one's word."""
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined]
+        def compose_mapping_node(self, anchor: str | None) -> Any:  # noqa: ANN401
+            node = super().compose_mapping_node(anchor)
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                    continue
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value[:60]} is there twice", problem_mark=key.start_mark)
+                seen.add(key.value)
+            return node
+
+    return Loader
+
+
+def _check_size(documents: tuple[Any, ...]) -> None:
+    """ValueError for what anchors unfold to without an end, or to more than any manifest is."""
+    sizes: dict[int, int] = {}
+
+    def size(value: Any, above: frozenset[int]) -> int:  # noqa: ANN401  # any YAML
+        if not isinstance(value, dict | list):
+            return 1
+        if id(value) in above:
+            raise ValueError("an anchor stands within itself")
+        if len(above) >= _DEEPEST:
+            raise ValueError(f"it is nested more than {_DEEPEST} deep")
+        if id(value) not in sizes:
+            inner = value.values() if isinstance(value, dict) else value
+            sizes[id(value)] = 1 + sum(size(one, above | {id(value)}) for one in inner)
+        return sizes[id(value)]
+
+    if sum(size(one, frozenset()) for one in documents) > _MOST_VALUES:
+        raise ValueError(f"with its anchors it is more than {_MOST_VALUES} values")
 
 
 def latest_version() -> str:
@@ -77,6 +130,8 @@ class _Schemas:
 
     def validator(self, api_version: str, kind: str) -> Any | None:  # noqa: ANN401  # jsonschema's own class
         """None when there is no such kind."""
+        if not _NAME.fullmatch(api_version) or not _NAME.fullmatch(kind):
+            return None
         jsonschema, referencing = _import("jsonschema"), _import("referencing")
         if (api_version, kind) == JOBSET:
             path = Path(__file__).parent / "jobset.schema.json"
@@ -108,7 +163,7 @@ def _mistakes(number: int, document: Any, schemas: _Schemas) -> Iterator[Mistake
             return
     validator = schemas.validator(str(names["apiVersion"]), str(names["kind"]))
     if validator is None:
-        what = f"no schema is known of {names['kind']} in {names['apiVersion']}"
+        what = f"no schema is known of {str(names['kind'])[:60]} in {str(names['apiVersion'])[:60]}"
         yield Mistake(document=number, path="kind", what=what, hint="is it a custom resource, or misspelled?")
         return
     for error in validator.iter_errors(document):

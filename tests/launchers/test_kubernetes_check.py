@@ -166,3 +166,43 @@ def test_mount_without_a_volume_is_found_where_nobody_adds_volumes():
 def test_wrong_shapes_are_for_the_schemas_to_tell(wrong):
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": wrong}
     assert check_documents([made])
+
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: x}]}\n"
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (POD + BOMB, "more than 1000000 values"),
+        ("&a\napiVersion: v1\nspec: *a\n", "an anchor stands within itself"),
+        (POD + "spec: {containers: []}\n", r"spec is there twice \(line 5\)"),
+        ("[" * 5000, "nested too deeply"),
+        (POD + "x: " + "[" * 150 + "]" * 150, "nested more than 100 deep"),
+        (POD + "x: 2026-99-99\n", "month must be in"),
+        (POD + "x: !!int abc\n", "invalid literal"),
+        (POD + "x: " + "9" * 6000, "integer"),
+        ("apiVersion: v1\n\tkind: Pod\n", r"line 2"),
+        ("", "there is no document"),
+    ],
+)
+def test_a_file_that_is_no_manifest_is_one_error_and_takes_no_time(tmp_path, text, why):
+    path = tmp_path / "my.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=why):
+        read_documents(path)
+
+
+def test_an_anchor_and_a_merged_key_are_no_key_twice(tmp_path):
+    path = tmp_path / "my.yaml"
+    labels = "metadata: {name: a, labels: &l {x: y, z: w}, annotations: {<<: *l, x: n}}\n"
+    path.write_text("apiVersion: v1\nkind: Pod\n" + labels + "spec: {containers: [{name: a, image: x}]}\n")
+    assert found(read_documents(path)) == {}
+
+
+@pytest.mark.parametrize("kind", ["K" * 5000, "../Pod", "P\0od", "", "Pod/x"])
+def test_a_kind_that_no_schema_can_have_is_a_mistake(kind):
+    assert len(found([{"apiVersion": "v1", "kind": kind}])) == 1
