@@ -31,24 +31,30 @@ import msgspec
 from gpu_canary_rounds import Rounds, pairs_of
 
 from hangdrill.certify.binding import BindingCell
-from hangdrill.certify.canary import CanaryCell, parts_of
+from hangdrill.certify.canary import CanaryCell
 from hangdrill.certify.canary_jobs import run_canary
-from hangdrill.certify.canary_others import MEASURES, VARIANT_PARTS, VARIANTS, VariantCell
+from hangdrill.certify.canary_others import MEASURES, VARIANTS, VariantCell, variant_parts
 from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.canary_runs import Side, job_of
 from hangdrill.certify.cells import CellContext, CellResult
 from hangdrill.certify.drills import AloneCell, DrillCell
 from hangdrill.certify.fingerprints import read_stack
-from hangdrill.certify.measures import measured_of
+from hangdrill.certify.measures import parts_of
 from hangdrill.certify.rollback import RollbackCell
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.drill.waiting import Interrupt, handling_signals
-from hangdrill.model.certify_plan import CertifyPlan, RollbackPlan, StackPlan, Topology, WorkPlan
-from hangdrill.model.receipt import Item
+from hangdrill.model.certify_plan import CertifyPlan, Measure, RollbackPlan, StackPlan, Topology, WorkPlan
 from hangdrill.report.progress import NoopListener
 
 EVIDENCE = ("*.json", "*.jsonl", "*.log", "*.stacks")
 MOST_BYTES = 1_000_000
+
+
+def measures_of(given: argparse.Namespace) -> tuple[Measure, ...]:
+    """What the phase measures in pairs."""
+    if given.phase == "comm":
+        return MEASURES
+    return tuple(one for one in Measure if given.recover or one is not Measure.RECOVERY_TIME)
 
 
 def plan_of(given: argparse.Namespace) -> CertifyPlan:
@@ -58,6 +64,7 @@ def plan_of(given: argparse.Namespace) -> CertifyPlan:
         baseline=StackPlan(python=given.old),
         candidate=StackPlan(python=given.new),
         topologies=tuple(one for one in Topology if one is not Topology.MULTI_NODE),
+        measures=measures_of(given),
         workload=WorkPlan(backend=given.backend, pairs=given.pairs, timeout_s=10.0, deadline_s=300.0),
         rollback=RollbackPlan(owner="me", where="this run", verify="this run", expires="2099-01-01"),
     )
@@ -95,47 +102,22 @@ class Session:
         )
 
 
-def run_rounds(session: Session, *, recover: bool) -> None:
-    """Both stacks, and the variants of the new one's nccl: everything that a job measures."""
-    full = tuple(part for part in parts_of(session.plan) if recover or part != "recover")
-    rounds = _rounds(session, "pairs", full, VARIANTS, ahead=2)
-    session.results.append(CanaryCell(session.plan).judge(pairs_of(rounds.runs, "old", "new"), ()))
-    _judge_variants(session, rounds)
-
-
-def run_communication(session: Session) -> None:
-    """Start, memory and communication alone."""
-    rounds = _rounds(session, "comm", VARIANT_PARTS, VARIANTS[:1], ahead=3)
-    cell = CanaryCell(session.plan)
-    result = cell.judge(pairs_of(rounds.runs, "old", "new"), ())
-    wanted = {f"{cell.id}/{one.name}" for one in measured_of(session.plan) if one.measure in MEASURES}
-    lines = tuple(line for line in result.lines if line.id in wanted or line.item is Item.BACKEND)
-    session.results.append(msgspec.structs.replace(result, lines=lines, samples={}, work=()))
-    _judge_variants(session, rounds)
-
-
-def _rounds(session: Session, name: str, parts: tuple[str, ...], variants: tuple[str, ...], *, ahead: int) -> Rounds:
-    backend = session.plan.workload.backend
+def run_rounds(session: Session, variants: tuple[str, ...], *, ahead: int) -> None:
+    """Both stacks, and the variants of the new one's nccl."""
+    backend, parts = session.plan.workload.backend, parts_of(session.plan)
     sides = {
         "old": (Side(name="old", stack=BASELINE, backend=backend), parts),
         "new": (Side(name="new", stack=CANDIDATE, backend=backend), parts),
     }
-    if backend == "nccl":
-        for variant in variants:
-            sides[variant] = (Side(name=variant, stack=CANDIDATE, backend=variant), VARIANT_PARTS)
-    rounds = Rounds(session.context(name), sides, session.say)
-    try:
-        rounds.run(session.plan.workload.pairs, ahead=ahead, until_s=session.deadline_s)
-    finally:
-        session.runs |= rounds.runs
-    return rounds
-
-
-def _judge_variants(session: Session, rounds: Rounds) -> None:
-    for variant in VARIANTS:
-        if variant in rounds.runs:
-            cell = VariantCell(session.plan, variant)
-            session.results.append(cell.judge(pairs_of(rounds.runs, variant, "new"), ()))
+    for variant in variants if backend == "nccl" else ():
+        sides[variant] = (Side(name=variant, stack=CANDIDATE, backend=variant), variant_parts(session.plan))
+    rounds = Rounds(session.context("pairs"), sides, session.say)
+    session.runs = session.runs | rounds.runs
+    rounds.run(session.plan.workload.pairs, ahead=ahead, until_s=session.deadline_s)
+    session.results.append(CanaryCell(session.plan).judge(pairs_of(rounds.runs, "old", "new"), ()))
+    for variant in sides.keys() - {"old", "new"}:
+        cell = VariantCell(session.plan, variant)
+        session.results.append(cell.judge(pairs_of(rounds.runs, variant, "new"), ()))
 
 
 def run_cells(session: Session) -> None:
@@ -207,9 +189,9 @@ def main() -> None:
             if given.phase in ("cells", "all"):
                 run_cells(session)
             if given.phase in ("pairs", "all"):
-                run_rounds(session, recover=given.recover)
+                run_rounds(session, VARIANTS, ahead=2)
             if given.phase == "comm":
-                run_communication(session)
+                run_rounds(session, VARIANTS[:1], ahead=3)
         finally:
             write_report(session)
             for name in ("report.txt", "lines.json", "runs.json", "evidence.tar.gz"):

@@ -5,20 +5,19 @@ import msgspec
 from hangdrill.certify.canary_lines import judge_measure
 from hangdrill.certify.canary_others import VARIANTS, MultiNodeCell, VariantCell
 from hangdrill.certify.canary_records import CanaryRun
-from hangdrill.certify.canary_results import evidence_of, samples_by_name
+from hangdrill.certify.canary_results import chosen_of, evidence_of, left_out_lines, samples_by_name
 from hangdrill.certify.canary_runs import PairRuns, Side, run_pairs
 from hangdrill.certify.canary_work import work_done, work_measured
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
 from hangdrill.certify.compare_samples import Rule
-from hangdrill.certify.measures import PART_OF, limit_of, measured_of
+from hangdrill.certify.measures import limit_of, measured_of, parts_of
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Topology
 from hangdrill.model.receipt import Difference, EvidenceFile, Item, Line
 from hangdrill.model.verdict import Verdict
 
-__all__ = ["CanaryCell", "canary_cells", "parts_of"]
+__all__ = ["CanaryCell", "canary_cells"]
 
-BASE_PARTS = ("groups", "latency", "dp", "checkpoint", "recover")
 JOB_S = {False: 9.0, True: 25.0}
 """One canary job on an idle machine, by whether it uses GPUs."""
 BACKEND = "single-node/backend"
@@ -40,7 +39,8 @@ class CanaryCell:
 
     def __init__(self, plan: CertifyPlan) -> None:
         self._plan = plan
-        self._measured = (*measured_of(plan), work_measured(plan))
+        every = (*measured_of(plan), work_measured(plan))
+        self._measured, self._left_out = chosen_of(every, plan)
 
     @property
     def needs(self) -> Needs:
@@ -59,7 +59,7 @@ class CanaryCell:
         )
         lines = [
             Claim(id=f"{self.id}/{one.name}", item=one.item, topology=one.topology.value, claim=one.claim)
-            for one in self._measured
+            for one in (*self._measured, *self._left_out)
         ]
         return (backend, *lines)
 
@@ -94,19 +94,12 @@ class CanaryCell:
         found = [one.difference for one in judged if one.difference is not None]
         return CellResult(
             id=self.id,
-            lines=(backend, *(_noted(one.line, runs) for one in judged)),
+            lines=(backend, *(_noted(one.line, runs) for one in judged), *left_out_lines(self.claims, self._left_out)),
             differences=(*((difference,) if difference else ()), *found),
             samples=samples_by_name(self._measured, judged),
             work=tuple(work for role in (BASELINE, CANDIDATE) if (work := work_done(role, runs, plan)) is not None),
             artifacts=files,
         )
-
-
-def parts_of(plan: CertifyPlan) -> tuple[str, ...]:
-    """What the plan's topologies need measured, recovery last."""
-    transfers = ("p2p",) if plan.workload.nproc_per_node > 1 else ()
-    spread = tuple(PART_OF[topology] for topology in plan.topologies if topology in PART_OF)
-    return tuple(dict.fromkeys((*BASE_PARTS[:2], *transfers, *BASE_PARTS[2:3], *spread, *BASE_PARTS[3:])))
 
 
 def _backend_line(name: str, runs: PairRuns, evidence: tuple[str, ...]) -> tuple[Line, Difference | None]:

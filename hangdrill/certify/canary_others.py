@@ -3,22 +3,22 @@
 import msgspec
 
 from hangdrill.certify.canary_lines import judge_measure
-from hangdrill.certify.canary_results import evidence_of, samples_by_name
+from hangdrill.certify.canary_results import chosen_of, evidence_of, left_out_lines, samples_by_name
 from hangdrill.certify.canary_runs import PairRuns, Side, run_pairs
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
 from hangdrill.certify.compare_samples import Rule
-from hangdrill.certify.measures import limit_of, measured_of
+from hangdrill.certify.measures import limit_of, measured_of, parts_of
 from hangdrill.certify.stacks import CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Measure, Topology
 from hangdrill.model.errors import MachineError
 from hangdrill.model.receipt import EvidenceFile, Item
 
-__all__ = ["MEASURES", "VARIANTS", "VARIANT_PARTS", "MultiNodeCell", "VariantCell"]
+__all__ = ["MEASURES", "VARIANTS", "MultiNodeCell", "VariantCell", "variant_parts"]
 
 JOB_S = 12.0
 """One short job on GPUs of an idle machine."""
 VARIANTS = ("nccl-legacy", "nccl-lazy")
-VARIANT_PARTS = ("groups", "latency", "p2p")
+PARTS = ("groups", "latency", "p2p")
 MEASURES = (
     Measure.INIT_TIME,
     Measure.START_TIME,
@@ -32,6 +32,11 @@ MEASURES = (
 """Of what a short job measures."""
 
 
+def variant_parts(plan: CertifyPlan) -> tuple[str, ...]:
+    """Of a short job."""
+    return tuple(part for part in parts_of(plan) if part in PARTS)
+
+
 class VariantCell:
     """nccl against another implementation of it in the same stack: an answer with numbers, never a FAIL."""
 
@@ -42,13 +47,14 @@ class VariantCell:
         self._plan, self._variant = plan, variant
         self.id = f"canary/{variant}"
         self.title = f"{variant} against nccl on the candidate, pair by pair"
-        self._measured = tuple(
+        every = (
             msgspec.structs.replace(
                 one, claim=f"{one.claim.split(':')[0]}: nccl beside {variant}, measured and decided"
             )
             for one in measured_of(plan)
             if one.measure in MEASURES
         )
+        self._measured, self._left_out = chosen_of(every, plan)
 
     @property
     def needs(self) -> Needs:
@@ -60,7 +66,7 @@ class VariantCell:
         """A line for each measure; PASS means that it was measured and decided."""
         return tuple(
             Claim(id=f"{self.id}/{one.name}", item=one.item, topology=self.topology, claim=one.claim)
-            for one in self._measured
+            for one in (*self._measured, *self._left_out)
         )
 
     @property
@@ -71,7 +77,7 @@ class VariantCell:
     def run(self, context: CellContext) -> CellResult:
         """All pairs."""
         old, new = (Side(name=name, stack=CANDIDATE, backend=name) for name in (self._variant, "nccl"))
-        runs = run_pairs(context, old, new, parts=VARIANT_PARTS, pairs=context.plan.workload.pairs)
+        runs = run_pairs(context, old, new, parts=variant_parts(context.plan), pairs=context.plan.workload.pairs)
         return self.judge(runs, evidence_of(context, runs))
 
     def judge(self, runs: PairRuns, files: tuple[EvidenceFile, ...]) -> CellResult:
@@ -92,7 +98,7 @@ class VariantCell:
         return CellResult(
             id=self.id,
             topology=self.topology,
-            lines=tuple(one.line for one in judged),
+            lines=(*(one.line for one in judged), *left_out_lines(self.claims, self._left_out)),
             differences=tuple(
                 msgspec.structs.replace(one.difference, what=f"{one.difference.what}, {self._variant} -> nccl")
                 for one in judged

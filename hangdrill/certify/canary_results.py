@@ -1,13 +1,33 @@
 """What the canary cells' results have in common: samples by measure and side, and the files of evidence."""
 
+from collections.abc import Iterable
+
 from hangdrill.certify.canary_lines import Judged
 from hangdrill.certify.canary_runs import PairRuns
-from hangdrill.certify.cells import CellContext
-from hangdrill.certify.measures import Measured
+from hangdrill.certify.cells import CellContext, Claim, unknown_lines
+from hangdrill.certify.measures import Measured, is_wanted
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
-from hangdrill.model.receipt import EvidenceFile
+from hangdrill.model.certify_plan import CertifyPlan
+from hangdrill.model.receipt import EvidenceFile, Line
 
-__all__ = ["evidence_of", "samples_by_name"]
+__all__ = ["chosen_of", "evidence_of", "left_out_lines", "samples_by_name"]
+
+
+def chosen_of(measured: Iterable[Measured], plan: CertifyPlan) -> tuple[tuple[Measured, ...], tuple[Measured, ...]]:
+    """(what the plan has compared, what it leaves out)."""
+    chosen: dict[bool, list[Measured]] = {True: [], False: []}
+    for one in measured:
+        chosen[is_wanted(one, plan)].append(one)
+    return tuple(chosen[True]), tuple(chosen[False])
+
+
+def left_out_lines(claims: Iterable[Claim], left_out: tuple[Measured, ...]) -> tuple[Line, ...]:
+    """What the plan leaves out stays on the page."""
+    names = {one.name for one in left_out}
+    told = tuple(claim for claim in claims if any(claim.id.endswith(f"/{name}") for name in names))
+    return unknown_lines(
+        told, "not measured: the plan's `measures` leaves it out", "name it there, or leave `measures` out"
+    )
 
 
 def samples_by_name(measured: tuple[Measured, ...], judged: list[Judged]) -> dict[str, dict[str, tuple[float, ...]]]:

@@ -39,6 +39,7 @@ def work_measured(plan: CertifyPlan) -> Measured:
         topology=Topology.SINGLE_NODE,
         claim="steps a second from start to end (startup, checkpoint, a killed rank and its recovery): no worse",
         sample=rate,
+        also=(Measure.RECOVERY_TIME,),
     )
 
 

@@ -9,9 +9,11 @@ from hangdrill.certify.compare_samples import Limit
 from hangdrill.model.certify_plan import UNIT_OF, CertifyPlan, Measure, Threshold, Topology
 from hangdrill.model.receipt import Item
 
-__all__ = ["LIMITS", "PART_OF", "Measured", "limit_of", "measured_of", "sizes_bytes"]
+__all__ = ["LIMITS", "PART_OF", "Measured", "is_wanted", "limit_of", "measured_of", "parts_of", "sizes_bytes"]
 
 MEGA = 1e6
+TWO = 2
+ORDER = ("groups", "latency", "p2p", "dp", "fsdp", "tp", "pp", "2d", "checkpoint", "recover")
 PART_OF: dict[Topology, str] = {
     Topology.DP: "dp",
     Topology.FSDP: "fsdp",
@@ -20,6 +22,16 @@ PART_OF: dict[Topology, str] = {
     Topology.MESH_2D: "2d",
 }
 """The part of a canary job that spreads a model this way."""
+
+PARTS: dict[str, tuple[Measure, ...]] = {
+    "groups": (Measure.MEMORY_PER_UNUSED_GROUP,),
+    "latency": (Measure.COLLECTIVE_LATENCY,),
+    "p2p": (Measure.P2P_LATENCY, Measure.P2P_START_TIME, Measure.MEMORY_OF_P2P),
+    "dp": (Measure.RECOVERY_TIME,),
+    "checkpoint": (Measure.CHECKPOINT_SAVE_TIME, Measure.CHECKPOINT_RESTORE_TIME),
+    "recover": (Measure.RECOVERY_TIME,),
+}
+"""The other parts of a canary job, and what each is for. dp is the work that is lost and done again."""
 
 LIMITS: dict[Measure, Threshold] = {
     Measure.INIT_TIME: Threshold(ratio=0.10, absolute=0.1),
@@ -42,9 +54,19 @@ LIMITS: dict[Measure, Threshold] = {
 CPU_SIZES_BYTES, GPU_SIZES_BYTES = (4 << 10, 4 << 20), (4 << 10, 4 << 20, 256 << 20)
 
 
+def parts_of(plan: CertifyPlan) -> tuple[str, ...]:
+    """What a job must do for the plan's measures and topologies; the order is the job's own."""
+    parts = [part for part, measures in PARTS.items() if any(measure in plan.measures for measure in measures)]
+    if Measure.THROUGHPUT in plan.measures:
+        parts += [PART_OF[topology] for topology in plan.topologies if topology in PART_OF]
+    if plan.workload.nproc_per_node < TWO and "p2p" in parts:
+        parts.remove("p2p")
+    return tuple(sorted(set(parts), key=ORDER.index))
+
+
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the comparison. name: its id below the cell's. sample: of one run, in the measure's unit; None when
-    the run has none."""
+    the run has none. also: further measures without which it is none."""
 
     name: str
     measure: Measure
@@ -52,11 +74,17 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology
     claim: str
     sample: Callable[[CanaryRun], float | None]
+    also: tuple[Measure, ...] = ()
 
     @property
     def unit(self) -> str:
         """Of the samples."""
         return UNIT_OF[self.measure]
+
+
+def is_wanted(one: Measured, plan: CertifyPlan) -> bool:
+    """Whether the plan has it compared."""
+    return all(measure in plan.measures for measure in (one.measure, *one.also))
 
 
 def sizes_bytes(backend: str) -> tuple[int, ...]:

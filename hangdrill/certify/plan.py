@@ -121,6 +121,8 @@ def _mistakes(plan: CertifyPlan) -> Iterator[Problem]:
         yield Problem("topologies", "there are none", 'name at least one: ["single-node"]')
     for topology in sorted({one.value for one in plan.topologies if plan.topologies.count(one) > 1}):
         yield Problem("topologies", f'"{topology}" stands there twice', "name it once")
+    if not plan.measures:
+        yield Problem("measures", "there are none", 'leave it out for all, or name some: ["memory-peak"]')
     for measure, threshold in plan.thresholds.items():
         for name in ("ratio", "absolute"):
             if (value := getattr(threshold, name)) is not None and value < 0:

@@ -23,6 +23,7 @@ def key_of(cell: Cell, plan: CertifyPlan, stacks: Mapping[str, Stack]) -> str:
     """Of everything that a cell's result depends on. What is declared, the ring, how long the receipt is good and the
     like are not part of it: they may be mended without measuring again."""
     parts: list[object] = [cell.id, plan.workload, plan.seed, plan.topologies, plan.thresholds, plan.price]
+    parts.append(plan.measures)
     parts.append(_digest_of(plan.workload.script))
     items = {claim.item for claim in cell.claims}
     if Item.CHECKPOINT in items:

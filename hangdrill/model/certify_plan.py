@@ -174,6 +174,8 @@ class CertifyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     topologies: tuple[Topology, ...] = (Topology.SINGLE_NODE,)
     workload: WorkPlan = msgspec.field(default_factory=WorkPlan)
     seed: int = 1
+    measures: tuple[Measure, ...] = tuple(Measure)
+    """What is compared; what is left out is UNKNOWN, and its part of the job is not run."""
     thresholds: dict[Measure, Threshold] = msgspec.field(default_factory=dict)
     """Over the built-in ones."""
     declared: tuple[str, ...] = ("torch",)

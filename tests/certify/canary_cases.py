@@ -12,6 +12,7 @@ MEASURES = {
     "init_s": 0.8, "first_collective_s": 0.16, "init_bytes": 460e6, "group_bytes": 197e6, "peak_bytes": 5e9,
     "all_reduce_4096_s": 60e-6, "all_reduce_4194304_s": 69e-6, "all_reduce_268435456_s": 985e-6,
     "p2p_4096_s": 100e-6, "p2p_4194304_s": 129e-6, "p2p_268435456_s": 2e-3,
+    "first_p2p_s": 0.3, "first_p2p_bytes": 20e6, "start_s": 0.96,
     "dp_step_s": 0.01, "fsdp_step_s": 0.02, "save_s": 2.0, "restore_s": 1.0, "dp_steps": 23, "recovered_steps": 23,
     "part_groups_s": 1.0, "part_dp_s": 1.0,
 }  # fmt: skip

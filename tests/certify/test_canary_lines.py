@@ -4,13 +4,13 @@ import msgspec
 import pytest
 from canary_cases import canary_run, pair_runs, rank_record, whole_run
 
-from hangdrill.certify.canary import CanaryCell, canary_cells, parts_of
+from hangdrill.certify.canary import CanaryCell, canary_cells
 from hangdrill.certify.canary_lines import judge_measure
 from hangdrill.certify.canary_runs import PairRuns
 from hangdrill.certify.canary_work import work_of
 from hangdrill.certify.compare_samples import Limit, Rule
 from hangdrill.certify.declared import accepted, marked
-from hangdrill.certify.measures import LIMITS, limit_of, measured_of
+from hangdrill.certify.measures import LIMITS, limit_of, measured_of, parts_of
 from hangdrill.model.certify_plan import CertifyPlan, Measure, Price, StackPlan, Threshold, Topology, WorkPlan
 from hangdrill.model.verdict import Verdict
 
@@ -55,7 +55,7 @@ def test_a_slowdown_of_a_fifth_is_found_in_ten_of_ten_and_named_line_by_line():
 
 
 def test_two_hundred_megabytes_more_are_found_in_ten_of_ten_and_nothing_else():
-    memory = {"memory-before-first-step", "memory-per-unused-group", "memory-peak"}
+    memory = {"memory-before-first-step", "memory-per-unused-group", "memory-peak", "memory-of-p2p"}
     for seed in RUNS:
         result = judged(pair_runs(more_mb=200, seed=seed))
         assert {name for name, line in by_measure(result).items() if line.verdict is Verdict.FAIL} == memory
@@ -167,6 +167,27 @@ def test_recovery_is_the_last_part_and_a_lone_rank_sends_nothing():
     assert parts_of(plan_of())[-1] == "recover"
     alone = msgspec.structs.replace(plan_of(), workload=WorkPlan(nproc_per_node=1))
     assert "p2p" not in parts_of(alone)
+
+
+def test_what_a_plan_leaves_out_is_not_run_and_stays_on_the_page_as_unknown():
+    plan = plan_of(measures=(Measure.MEMORY_PEAK, Measure.P2P_LATENCY))
+    assert parts_of(plan) == ("p2p",)
+    cell = CanaryCell(plan)
+    lines = {line.id: line for line in cell.judge(pair_runs(16, more_mb=200), ()).lines}
+    assert set(lines) == {claim.id for claim in CanaryCell(plan_of()).claims}
+    out = {name for name, line in lines.items() if "leaves it out" in line.detail}
+    assert {name.rsplit("/", 1)[1] for name in lines.keys() - out} == {
+        "backend", "memory-peak", "p2p-latency-4kb", "p2p-latency-4mb", "p2p-latency-256mb",
+    }  # fmt: skip
+    assert {lines[name].verdict for name in out} == {Verdict.UNKNOWN}
+    assert lines["canary/stacks/single-node/memory-peak"].verdict is Verdict.FAIL
+
+
+def test_work_from_start_to_end_needs_the_recovery():
+    plan = plan_of(measures=tuple(one for one in Measure if one is not Measure.RECOVERY_TIME))
+    line = next(line for line in CanaryCell(plan).judge(pair_runs(8), ()).lines if "whole-job" in line.id)
+    assert "leaves it out" in line.detail
+    assert "recover" not in parts_of(plan)
 
 
 def test_cells_of_a_plan_have_their_own_ids_and_variants_are_for_nccl():

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from hangdrill.certify.canary_records import read_run
+from hangdrill.rank.canary.cores import keep_to_own_cores, own_cores
 from hangdrill.rank.canary.meeting import Meeting
 from hangdrill.rank.canary.options import PARTS, parse_options
 from hangdrill.rank.canary.record import Record
@@ -142,3 +143,44 @@ def test_a_word_that_is_not_known_is_refused(monkeypatch, capsys, words):
     with pytest.raises(SystemExit):
         options_of(monkeypatch, *words)
     assert words[1].split(",")[-1].split(":")[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("available", "rank", "ranks", "kept"),
+    [
+        (range(8), 0, 2, (0, 1, 2, 3)),
+        (range(8), 1, 2, (4, 5, 6, 7)),
+        ((1, 3, 5, 7, 9), 1, 2, (5, 7)),
+        (range(2), 1, 2, ()),
+        (range(8), 5, 2, ()),
+        (range(8), 0, 0, ()),
+    ],
+)
+def test_each_rank_has_a_block_of_cores_of_its_own_or_all_are_left_alone(available, rank, ranks, kept):
+    assert own_cores(set(available), rank, ranks) == kept
+
+
+def test_a_process_is_pinned_where_there_are_cores_and_left_alone_where_it_is_not_allowed(monkeypatch):
+    pinned = []
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(4)))
+    monkeypatch.setattr("os.sched_setaffinity", lambda pid, cores: pinned.append(cores))
+    environ = {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    assert keep_to_own_cores(environ) == (2, 3)
+    assert pinned == [(2, 3)]
+
+    def refuse(pid, cores):
+        raise PermissionError
+
+    monkeypatch.setattr("os.sched_setaffinity", refuse)
+    assert keep_to_own_cores(environ) == ()
+
+
+def test_what_an_operation_takes_is_told_from_what_disturbs_it():
+    from hangdrill.rank.canary.timing import lower_decile
+
+    quiet = [1.0 + at / 1000 for at in range(20)]
+    assert lower_decile(quiet) == 1.001
+    assert lower_decile([*quiet[:10], *(time * 4 for time in quiet[10:])]) == 1.001  # half of the batches disturbed
+    assert lower_decile([0.1, *quiet]) == 1.001  # and one stray reading is no answer
+    with pytest.raises(ValueError, match="nothing"):
+        lower_decile([])

@@ -8,10 +8,10 @@ import pytest
 from certify_contexts import context_of
 
 from hangdrill.certify.binding import BindingCell
-from hangdrill.certify.canary import CanaryCell, parts_of
+from hangdrill.certify.canary import CanaryCell
 from hangdrill.certify.canary_jobs import CanaryJob, run_canary
 from hangdrill.certify.canary_work import work_of
-from hangdrill.certify.measures import measured_of
+from hangdrill.certify.measures import measured_of, parts_of
 from hangdrill.certify.rollback_judge import ROADS, judge_road
 from hangdrill.certify.rollback_plants import plant_controls
 from hangdrill.drill.procfs import RUN_ID_VARIABLE
