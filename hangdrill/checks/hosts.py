@@ -3,7 +3,10 @@
 from hangdrill.model.run import NodeFault, NodeStatus, RecordedRun
 from hangdrill.model.scenario import FaultKind, Teardown
 
-__all__ = ["host_fault", "lost_hosts", "lost_on_purpose", "node_of"]
+__all__ = ["host_fault", "lost_hosts", "lost_on_purpose", "node_of", "unheard_hosts"]
+
+NODES_READY = "nodes-ready"
+"""The journal's event when every host has come; its detail's `hosts` names them by number."""
 
 
 def host_fault(run: RecordedRun) -> NodeFault | None:
@@ -23,6 +26,21 @@ def node_of(run: RecordedRun, rank: int) -> NodeStatus | None:
 def lost_hosts(run: RecordedRun) -> tuple[NodeStatus, ...]:
     """The hosts that had no last word."""
     return tuple(status for status in run.nodes if status.state != "finished")
+
+
+def unheard_hosts(run: RecordedRun) -> tuple[str, ...]:
+    """The hosts that came, by the journal, and whose last word is missing or damaged, or tells of no look."""
+    came: dict[str, str] = {}
+    for event in run.journal:
+        hosts = event.detail.get("hosts")
+        if event.name == NODES_READY and isinstance(hosts, dict):
+            came |= {str(node): str(host) for node, host in hosts.items()}
+    for status in run.nodes:
+        if status.leftovers is not None or status.state != "finished":
+            came.pop(str(status.node), None)
+        else:
+            came[str(status.node)] = status.host
+    return tuple(host for _, host in sorted(came.items()))
 
 
 def lost_on_purpose(run: RecordedRun, status: NodeStatus) -> bool:

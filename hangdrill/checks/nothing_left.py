@@ -1,7 +1,7 @@
 """nothing-left: after the teardown nothing of the drill is left on the machine."""
 
 from hangdrill.checks.base import Answer, Check
-from hangdrill.checks.hosts import lost_hosts, lost_on_purpose
+from hangdrill.checks.hosts import lost_hosts, lost_on_purpose, unheard_hosts
 from hangdrill.checks.words import list_text
 from hangdrill.model.run import RecordedRun
 from hangdrill.model.verdict import Verdict
@@ -16,7 +16,8 @@ def _judge(run: RecordedRun) -> Answer:
         names = [f"{leftover.what} {leftover.name}" for leftover in run.leftovers]
         return Answer(verdict=Verdict.FAIL, detail=f"still there: {list_text(names)}", mend="hangdrill clean")
     lost = lost_hosts(run)
-    if unexpected := [status.host for status in lost if not lost_on_purpose(run, status)]:
+    unexpected = [status.host for status in lost if not lost_on_purpose(run, status)]
+    if unexpected := [*unexpected, *unheard_hosts(run)]:
         detail = f"{list_text(unexpected)} was not heard of at the end, so nobody looked there"
         return Answer(verdict=Verdict.UNKNOWN, detail=detail, mend="hangdrill clean, on that host")
     if lost:

@@ -142,3 +142,20 @@ def test_host_that_the_drill_did_not_take_away_is_missed_all_the_same():
     found = answer(LEFT, run)
     assert found.verdict is Verdict.UNKNOWN
     assert "host-0" in found.detail
+
+
+@pytest.mark.parametrize("nodes", [(node(0),), (node(0), node(1, leftovers=None))])
+def test_a_host_that_came_and_whose_last_word_is_not_there_was_not_looked_at(nodes):
+    ready = JournalEvent(name="nodes-ready", elapsed_s=0.5, time_ns=1, detail={"hosts": {"0": "host-0", "1": "host-1"}})
+    run = host_run(nodes=nodes)
+    found = answer(LEFT, mutate(run, journal=(ready, *run.journal)))
+    assert (found.verdict, found.detail) == (
+        Verdict.UNKNOWN,
+        "host-1 was not heard of at the end, so nobody looked there",
+    )
+
+
+def test_every_host_that_came_said_that_nothing_is_left():
+    ready = JournalEvent(name="nodes-ready", elapsed_s=0.5, time_ns=1, detail={"hosts": {"0": "host-0", "1": "host-1"}})
+    run = host_run()
+    assert answer(LEFT, mutate(run, journal=(ready, *run.journal))).verdict is Verdict.PASS
