@@ -13,6 +13,7 @@ from hangdrill.checks.hosts import lost_hosts, node_of
 from hangdrill.checks.place import why_not_written
 from hangdrill.checks.words import count_text, ranks_text
 from hangdrill.model.run import PullReason, RecordedRun
+from hangdrill.model.scenario import Trigger
 from hangdrill.model.verdict import Verdict
 
 __all__ = ["CHECK"]
@@ -45,6 +46,8 @@ def _judge_missing(run: RecordedRun, rank: int) -> Finding:
     row = known_arrival(run)
     if row is not None and role_of(run, rank) not in row.dumping:
         return failed(f"missing: {row.why}", row.mend)
+    if run.manifest is None and run.scenario.recorder.trigger is Trigger.COLLECTOR:
+        return failed("missing: the collector wrote no manifest: it ended at its start", "read collector.log")
     notes = _collector_notes(run, rank)
     return failed(
         "missing: " + (notes or "no road brought anything, and nothing known of torch explains it"),

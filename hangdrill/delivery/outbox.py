@@ -125,7 +125,13 @@ def check_delivery(options: DeliveryOptions) -> None:
         raise UsageError(
             f"{local_path(url).parent} is not a directory",
             where="--deliver-to",
-            next_step="mount the volume, or make that directory",
+            next_step=_mend_of_place(url),
         )
     if not 0 < options.within_s < float("inf"):
         raise UsageError(f"must be a number of seconds above 0; got {options.within_s}", where="--deliver-within-s")
+
+
+def _mend_of_place(url: str) -> str:
+    """A name that begins with no / may have been meant as a store's URL."""
+    mend = "mount the volume, or make that directory"
+    return mend if url.startswith(("/", ".", "file:")) else f"{mend}; the URL of a store has ://, as s3://bucket/prefix"

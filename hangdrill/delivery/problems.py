@@ -57,7 +57,10 @@ def _of_package(error: BaseException, protocol: str, text: str) -> tuple[str, st
         mend = "pip install 'hangdrill[s3]'" if package == "s3fs" else f"pip install {package}"
         return f"the package for {protocol}:// is missing: {package}", f"{mend}, beside hangdrill"
     if isinstance(error, ValueError) and "rotocol" in text:
-        return f"no file system is known as {protocol}://", "check the URL"
+        return (
+            f"no file system is known as {protocol}://",
+            "check the URL: it begins with s3://, gs://, abfs://, ... in lower case",
+        )
     return None
 
 

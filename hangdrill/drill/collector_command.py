@@ -1,16 +1,17 @@
-"""The collector's command line: beside the controller, on each node, or in a pod. Pure."""
+"""The collector's command line: beside the controller, on each node, or in a pod. Pure, but for `check_target`."""
 
 import os
 import socket
 import sys
 from pathlib import Path
 
-from hangdrill.delivery import DeliveryOptions
+from hangdrill.delivery import DeliveryOptions, check_delivery
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.plan_values import Plan, dump_place, stall_after_s
+from hangdrill.model.errors import UsageError
 from hangdrill.model.scenario import LauncherName, Scenario, Trigger
 
-__all__ = ["collector_command", "collector_words", "delivery_of"]
+__all__ = ["check_target", "collector_command", "collector_words", "delivery_of"]
 
 
 def collector_command(plan: Plan, layout: RunLayout) -> tuple[str, ...]:
@@ -46,6 +47,20 @@ def collector_command(plan: Plan, layout: RunLayout) -> tuple[str, ...]:
     flags = ("--contained",) if scenario.job.contained else ()
     words = (part for option in options.items() for part in option)
     return (sys.executable, "-m", "hangdrill.collector", *words, *flags)
+
+
+def check_target(scenario: Scenario) -> None:
+    """Raise UsageError for a target that is seen not to be there: the collector would end at its start, without evidence.
+
+    Under Slurm the collectors are on nodes, which may have mounted what this host has not.
+    """
+    recorder = scenario.recorder
+    if recorder.deliver_to is None or scenario.job.launcher is LauncherName.SLURM:
+        return
+    try:
+        check_delivery(DeliveryOptions(url=recorder.deliver_to, within_s=recorder.deliver_within_s))
+    except UsageError as error:
+        raise UsageError(error.what, where="recorder.deliver_to", next_step=error.next_step) from error
 
 
 def delivery_of(scenario: Scenario) -> DeliveryOptions:

@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+from hangdrill.drill.collector_command import check_target
 from hangdrill.drill.gpus import check_gpus, spread
 from hangdrill.drill.inspection import COLLECTED
 from hangdrill.drill.judge import failed_result, judge
@@ -76,6 +77,7 @@ def run_drill(
         plan = plan_drill(scenario, name=name, run_dir=run_dir, python=python, environ=environ, run_id=new_run_id())
         if launcher is None:
             check_gpus(scenario, environ)
+            check_target(scenario)
         launcher = launcher or launcher_for(scenario)
         launcher.check(launch_request(plan, environ))
         runtime_dir = open_runtime_dir(environ)

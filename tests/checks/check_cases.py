@@ -255,6 +255,7 @@ CASES: dict[str, Cases] = {
             "rank 0 is missing": lambda: lose_rank(held_run(), 0),
             "rank 1 is missing": lambda: lose_rank(held_run(), 1),
             "rank 3 is missing": lambda: lose_rank(held_run(), 3),
+            "the collector ended at its start": lambda: mutate(held_run(), manifest=None, artifacts=(), dumps={}),
             "only proof of health, and no hang noticed": lambda: with_artifacts(
                 held_run(manifest=mutate(held_run().manifest, noticed_ns=None)), 2, reason=PullReason.EXIT
             ),

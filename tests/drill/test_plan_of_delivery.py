@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from fake_job import scenario
 
-from hangdrill.drill.collector_command import collector_words
+from hangdrill.drill.collector_command import check_target, collector_words
 from hangdrill.drill.plan import plan_drill
 from hangdrill.drill.plan_values import COLLECTOR_S
 from hangdrill.drill.scenario_file import tomllib, validate
@@ -86,3 +86,27 @@ def test_a_mistake_is_refused_and_no_secret_repeated(text, words):
         validate(tomllib.loads(base + text), name="x", path=None, source="x")
     assert words in str(caught.value)
     assert "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "mend"),
+    [
+        ("/no/such/place/x", "mount the volume, or make that directory"),
+        ("s3:bucket/prefix", "the URL of a store has ://"),
+    ],
+)
+def test_a_target_that_is_not_there_is_refused_before_the_drill_for_the_collector_would_end_at_its_start(
+    tmp_path, monkeypatch, place, mend
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="is not a directory") as caught:
+        check_target(scenario(recorder={"deliver_to": place}))
+    assert caught.value.where == "recorder.deliver_to"
+    assert mend in caught.value.next_step
+
+
+def test_a_target_that_only_the_nodes_need_to_have_is_left_to_them(tmp_path):
+    check_target(scenario(job={"launcher": "slurm"}, recorder={"deliver_to": "/no/such/place/x"}))
+    check_target(scenario(recorder={"deliver_to": str(tmp_path / "made-by-the-delivery")}))
+    check_target(scenario(recorder={"deliver_to": "s3://bucket/prefix"}))
+    check_target(scenario())
