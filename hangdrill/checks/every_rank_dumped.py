@@ -46,6 +46,11 @@ def _judge_missing(run: RecordedRun, rank: int) -> Finding:
     row = known_arrival(run)
     if row is not None and role_of(run, rank) not in row.dumping:
         return failed(f"missing: {row.why}", row.mend)
+    return _unexplained(run, rank)
+
+
+def _unexplained(run: RecordedRun, rank: int) -> Finding:
+    """No place, no lost host and nothing known of torch explains it."""
     if run.manifest is None and run.scenario.recorder.trigger is Trigger.COLLECTOR:
         return failed("missing: the collector wrote no manifest: it ended at its start", "read collector.log")
     notes = _collector_notes(run, rank)

@@ -50,7 +50,7 @@ def collector_command(plan: Plan, layout: RunLayout) -> tuple[str, ...]:
 
 
 def check_target(scenario: Scenario) -> None:
-    """Raise UsageError for a target that is seen not to be there: the collector would end at its start, without evidence.
+    """Raise UsageError for a target that is not there: the collector would end at its start, and no evidence come.
 
     Under Slurm the collectors are on nodes, which may have mounted what this host has not.
     """
