@@ -32,7 +32,8 @@ def retention(what: str, *, keep_days: float | None, as_json: bool) -> int:
     promised = keep_days if keep_days is not None else promised
     found = ask(Question(kept=places), os.environ)
     kept = found.kept or ()
-    answer = judge_places(promised, kept[:1]) if promised is not None and kept else None
+    first = kept[:1] or (_not_told(places[0], found.problem),)
+    answer = judge_places(promised, first) if promised is not None else None
     if as_json:
         verdict = None if answer is None else answer.verdict
         print_json({"promised_days": promised, "verdict": verdict, "kept": kept, "problem": found.problem})
@@ -76,6 +77,13 @@ def _places(what: str) -> tuple[tuple[tuple[str, "What"], ...], float | None]:
     if scenario.recorder.dump_to is not None and not scenario.job.contained:
         places.append((str(Path(scenario.recorder.dump_to).absolute()), "native dumps"))
     return tuple(places), scenario.recorder.keep_days
+
+
+def _not_told(place: "tuple[str, What]", why: str) -> "KeptPlace":
+    """Nobody answered: then a promise is not known to be kept."""
+    from hangdrill.model.delivery import KeptPlace
+
+    return KeptPlace(place=place[0], what=place[1], told=False, why=why or "nobody answered")
 
 
 def _tell(place: "KeptPlace") -> None:

@@ -1,7 +1,7 @@
 """What cleans up a directory of this host: tmpfiles.d ages and tmpreaper. Reads their files, runs nothing.
 
 tmpfiles.d(5): a file in /etc hides one of the same name in /run and /usr/lib; the age is the sixth field; `D` and `R`
-empty at boot, `x` and `X` leave out. Other jobs (cron, a site's purge) cannot be known.
+empty at boot, `x` leaves out. Other jobs (cron, a site's purge) cannot be known.
 """
 
 import fnmatch
@@ -24,7 +24,8 @@ _UNIT_S = {
 _PART = re.compile(r"(\d+(?:\.\d+)?)([a-zA-Z]*)")
 _AGED = frozenset("dDevqQC")
 _EMPTIED = frozenset("DR")
-_LEFT_OUT = frozenset("xX")
+_LEFT_OUT = "x"
+"""`X` keeps the directory itself, and what is in it not."""
 _FIELDS = re.compile(r'"[^"]*"|\'[^\']*\'|\S+')
 _SHELL = re.compile(r"^\s*(?:export\s+)?([A-Z_]+)=(.*)$")
 
@@ -72,18 +73,31 @@ def age_days(text: str) -> float | None:
 
 
 def _of_tmpfiles(path: str, rules: list[_Rule]) -> Iterator[Deletion]:
-    if any(rule.kind in _LEFT_OUT and _reaches(rule.path, path) for rule in rules):
-        return
     reaching = [rule for rule in rules if _reaches(rule.path, path)]
+    left_out = max((_depth(rule.path) for rule in reaching if rule.kind == _LEFT_OUT), default=0)
     aged = [rule for rule in reaching if rule.kind in _AGED]
     if aged:  # the nearest one counts: systemd-tmpfiles leaves a directory with a line of its own to that line
-        nearest = max(aged, key=lambda rule: len(rule.path))
+        nearest = max(aged, key=lambda rule: _depth(rule.path))
         days = age_days(nearest.age)
-        if days is not None:
+        # "x" keeps a cleanup out that comes from above; a line of the directory's own begins in it.
+        if days is not None and left_out <= _depth(nearest.path):
             yield Deletion(source=nearest.source, after_days=days, text=f"deletes what is older in {nearest.path}")
-    for rule in reaching:
-        if rule.kind in _EMPTIED:
+    for rule in rules:
+        if rule.kind in _AGED and _is_below(rule.path, path) and (days := age_days(rule.age)) is not None:
+            yield Deletion(source=rule.source, after_days=days, text=f"deletes what is older in {rule.path}")
+        if rule.kind in _EMPTIED and not left_out and (_reaches(rule.path, path) or _is_below(rule.path, path)):
             yield Deletion(source=rule.source, after_days=None, text=f"empties {rule.path} at each boot")
+
+
+def _depth(pattern: str) -> int:
+    return pattern.rstrip("/").count("/")
+
+
+def _is_below(pattern: str, path: str) -> bool:
+    """Whether a line's path, which may be a pattern, can lie below the directory."""
+    depth = _depth(path)
+    parts = pattern.rstrip("/").split("/")
+    return _depth(pattern) > depth and fnmatch.fnmatchcase(path.rstrip("/"), "/".join(parts[: depth + 1]))
 
 
 def _reaches(pattern: str, path: str) -> bool:

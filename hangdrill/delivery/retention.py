@@ -19,6 +19,7 @@ __all__ = ["What", "look_at_place"]
 
 _STAMP = re.compile(r"(\d{8}T\d{6}Z)-")
 _MEMORY = frozenset({"tmpfs", "ramfs"})
+_LAYERS = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
 _NETWORK = frozenset((
     "nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "9p", "virtiofs", "afs", "pvfs2", "glusterfs",
     "wekafs", "panfs", "fuse.glusterfs", "fuse.juicefs", "fuse.sshfs", "fuse.gcsfuse", "fuse.s3fs", "fuse.ceph",
@@ -58,8 +59,14 @@ def _look(store: Store, url: str, what: What, *, now: datetime, cleanup: Cleanup
 
 
 def _local(root: Path, url: str, what: What, cleanup: Cleanup, mounts: str | None) -> KeptPlace:
-    deletions = deletions_in(root, cleanup)
-    kind, point = _file_system(root, mounts)
+    place = root.resolve()  # where a link leads decides who deletes, and what holds it; a rule may name the link
+    deletions = tuple(dict.fromkeys((*deletions_in(root, cleanup), *deletions_in(place, cleanup))))
+    kind, point = _file_system(place, mounts)
+    if kind in _LAYERS:
+        gone = Deletion(
+            source=f"{kind} on {point}", after_days=None, text="is a container's own layer, and goes with it"
+        )
+        deletions = (*deletions, gone)
     if kind in _MEMORY:
         gone = Deletion(source=f"{kind} on {point}", after_days=None, text="is in memory, and gone at the next boot")
         deletions = (*deletions, gone)

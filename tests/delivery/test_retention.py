@@ -59,6 +59,14 @@ def test_an_age_is_read(text, days):
         ("q /tmp 1777 root root 10d\nX /tmp/other", "/tmp/evidence", [10]),
         ("q /tmp 1777 root root 10d\nd /tmp/evidence 0700 me me 90d", "/tmp/evidence/run", [90]),
         ("q /tmp 1777 root root 10d\nd /tmp/evidence 0700 me me -", "/tmp/evidence/run", []),
+        ("q /tmp 1777 root root 10d\nX /tmp/evidence", "/tmp/evidence/run", [10]),
+        ("q /tmp 1777 root root 10d\nx /tmp", "/tmp/evidence", [10]),
+        ("d /data/evidence - - - 3d\nx /data", "/data/evidence", [3]),
+        ("e /data/evidence/* - - - 7d", "/data/evidence", [7]),
+        ("e /data/*/llm - - - 7d", "/data/evidence", [7]),
+        ("e /data/evidence/llm - - - -", "/data/evidence", []),
+        ("e /data/other/* - - - 7d", "/data/evidence", []),
+        ("R /data/evidence/*", "/data/evidence", [None]),
         ("broken", "/tmp", []),
     ],
 )
@@ -160,6 +168,7 @@ def test_a_store_that_cannot_be_asked_is_not_known(url):
         (ON_DISK, Verdict.PASS, "ext4 on /"),
         (ON_DISK + "tmpfs /data tmpfs rw 0 0\n", Verdict.UNKNOWN, "gone at the next boot"),
         (ON_DISK + "nas:/x /data nfs4 rw 0 0\n", Verdict.UNKNOWN, "purge policy"),
+        (ON_DISK.replace("ext4", "overlay"), Verdict.UNKNOWN, "a container's own layer"),
         ("", Verdict.UNKNOWN, "file system is not known"),
     ],
 )
@@ -168,6 +177,17 @@ def test_what_a_directory_lies_on_decides_who_can_tell(tmp_path, mounts, verdict
     answer = judge_places(30, (place,))
     assert answer.verdict is verdict
     assert words in answer.detail
+
+
+def test_where_a_link_leads_decides(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    cleanup = rules(tmp_path, f"e {tmp_path}/real - - - 5d\n")
+    place = look_at_place(str(tmp_path / "link"), "delivered", cleanup=cleanup, mounts=ON_DISK)
+    assert [rule.after_days for rule in place.deletions] == [5]
+    memory = f"{ON_DISK}tmpfs {tmp_path}/real tmpfs rw 0 0\n"
+    place = look_at_place(str(tmp_path / "link"), "delivered", cleanup=rules(tmp_path, ""), mounts=memory)
+    assert judge_places(30, (place,)).verdict is Verdict.UNKNOWN
 
 
 def test_the_age_of_the_oldest_evidence_is_that_of_its_run(tmp_path):
@@ -213,3 +233,9 @@ def test_the_command_takes_a_scenario_and_its_promise(tmp_path, monkeypatch, cap
 def test_the_command_refuses_a_secret(capfd):
     assert run_command(["retention", "ftp://me:hunter22@host/x"]) == 64
     assert "hunter22" not in capfd.readouterr().err
+
+
+def test_a_promise_that_nobody_answered_for_is_unknown(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("hangdrill.delivery.inspection.sys.executable", "/nowhere/python")
+    assert run_command(["retention", str(tmp_path), "--keep-days", "30"]) == 2
+    assert "UNKNOWN  30 days are promised, and nobody tells" in capfd.readouterr().out
