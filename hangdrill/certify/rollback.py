@@ -22,6 +22,7 @@ from hangdrill.certify.rollback_judge import (
     record_problems,
     release_of,
 )
+from hangdrill.certify.rollback_none import NothingReplacedCell
 from hangdrill.certify.rollback_plants import PLANTS, plant_controls
 from hangdrill.certify.stacks import CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, RollbackPlan, Topology
@@ -36,9 +37,9 @@ NEXT_GPU = "run it on a host with GPUs: only there the class of the process grou
 JOB_S = 15.0
 
 
-def rollback_cells(plan: CertifyPlan) -> tuple["RollbackCell", ...]:
-    """One cell, of every plan."""
-    return (RollbackCell(plan),)
+def rollback_cells(plan: CertifyPlan) -> tuple["RollbackCell | NothingReplacedCell", ...]:
+    """One cell, of every plan; only NCCL was replaced, and only it has a fallback."""
+    return (RollbackCell(plan) if "nccl" in plan.workload.backend else NothingReplacedCell(plan),)
 
 
 class RollbackCell:
