@@ -67,7 +67,7 @@ def _places(what: str) -> tuple[tuple[tuple[str, "What"], ...], float | None]:
     if (path / "plan.json").is_file():
         run = load_run(path)
         scenario, evidence = run.scenario, run.evidence_dir
-    elif path.is_dir() and not any(path.rglob("*.toml")):
+    elif path.is_dir():
         return ((str(path.absolute()), "evidence"),), None
     else:
         scenario, evidence = load(what).scenario, str(Path.cwd() / "hangdrill-runs")

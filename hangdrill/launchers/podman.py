@@ -186,13 +186,18 @@ class Podman:
             )
         except (OSError, subprocess.SubprocessError) as error:
             told = getattr(error, "stderr", None) or str(error).encode()
-            last = (told.decode(errors="replace").strip().splitlines() or [type(error).__name__])[-1]
             raise MachineError(
-                f"podman refuses: {last}",
+                f"podman refuses: {_last_words(told) or type(error).__name__}",
                 where=f"podman {' '.join(words[:2])}",
                 next_step="run `podman info` as this user, and look at containers.conf and storage.conf",
             ) from error
         return done.stdout.decode(errors="replace")
+
+
+def _last_words(told: bytes) -> str:
+    """The last lines: the very last one of `play kube` only counts, those before it say why."""
+    lines = [" ".join(line.split()) for line in told.decode(errors="replace").splitlines()]
+    return "; ".join([line for line in lines if line][-3:])[-600:]
 
 
 def _sweep_cgroup(path: str) -> None:

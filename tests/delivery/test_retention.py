@@ -201,6 +201,7 @@ def test_the_age_of_the_oldest_evidence_is_that_of_its_run(tmp_path):
 
 def test_the_command_says_what_is_kept_and_judges_a_promise(tmp_path, capfd):
     (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "pyproject.toml").touch()  # a directory is no scenario, whatever lies in it
     assert run_command(["retention", str(tmp_path / "kept")]) == 0
     assert "no promise to hold it against" in capfd.readouterr().out
     code = run_command(["retention", str(tmp_path / "kept"), "--keep-days", "30", "--json"])
