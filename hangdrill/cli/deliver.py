@@ -32,9 +32,11 @@ def deliver(directory: Path, url: str | None, *, job: str, within_s: float, as_j
     from hangdrill.model.errors import ExitCode
 
     complete = True
-    for evidence in evidence_in(directory):
+    places = evidence_in(directory)
+    for evidence in places:
         target = url or _earlier_url(evidence)
-        record = deliver_evidence(evidence, target, environ=os.environ, job=job, within_s=within_s)
+        host = evidence.name if len(places) > 1 else ""  # this host's name would be the same for all
+        record = deliver_evidence(evidence, target, environ=os.environ, job=job, host=host, within_s=within_s)
         complete = complete and record.complete
         if as_json:
             click.echo(msgspec.json.encode(record).decode())

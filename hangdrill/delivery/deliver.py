@@ -25,6 +25,7 @@ def deliver(
     *,
     environ: Mapping[str, str],
     job: str = "",
+    host: str = "",
     within_s: float = 600.0,
     limits: Limits | None = None,
 ) -> Delivery:
@@ -38,7 +39,9 @@ def deliver(
     if read_manifest(evidence) is None:
         raise _no_evidence(evidence)
     with locked(evidence):
-        courier = Courier(evidence, starting_record(evidence, url, job=job), redact=Redactor(environ), limits=limits)
+        courier = Courier(
+            evidence, starting_record(evidence, url, job=job, host=host), redact=Redactor(environ), limits=limits
+        )
         until_s = time.monotonic() + within_s
         courier.take()
         courier.take_manifest()
@@ -53,11 +56,12 @@ def deliver(
 def evidence_in(directory: Path) -> list[Path]:
     """The evidence directories that a path means: itself, that of a run directory, or those of several hosts."""
     for place in (directory, directory / "evidence"):
-        if (place / MANIFEST).is_file():
-            return [place]
+        # The hosts first: above theirs lies the controller's manifest of all, which delivers nothing.
         hosts = sorted(path.parent for path in place.glob(f"*/{MANIFEST}"))
         if hosts and not (place / "plan.json").exists():
             return hosts
+        if (place / MANIFEST).is_file():
+            return [place]
     raise _no_evidence(directory)
 
 

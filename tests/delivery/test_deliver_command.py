@@ -40,6 +40,17 @@ def test_the_evidence_of_each_host_is_delivered(tmp_path, capfd):
     assert all(record["complete"] for record in records)
 
 
+def test_of_a_run_on_several_hosts_each_is_delivered_under_its_own_name(tmp_path, capfd):
+    for node in ("node0", "node1"):
+        make_evidence(tmp_path / "run" / "evidence" / node, salt=node.encode())
+    make_evidence(tmp_path / "run" / "evidence")  # the controller's manifest of all
+    (tmp_path / "run" / "plan.json").write_text("{}")
+    assert run_command(["deliver", str(tmp_path / "run"), str(tmp_path / "there"), "--json"]) == 0
+    records = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [(record["host"], record["complete"]) for record in records] == [("node0", True), ("node1", True)]
+    assert run_command(["deliver", str(tmp_path / "run")]) == 0
+
+
 def test_what_is_not_delivered_is_75_with_its_reason_and_mend(run, tmp_path, capfd):
     (run / "evidence" / "rank_1.a0.dump.pickle").write_bytes(b"changed")
     assert run_command(["deliver", str(run), str(tmp_path / "there")]) == 75
