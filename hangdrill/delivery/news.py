@@ -47,9 +47,15 @@ def make_news(
         diagnosis=diagnosis if isinstance(diagnosis, Diagnosis) else None,
         evidence=str(evidence),
         delivered_to=record.prefix if record is not None else None,
-        complete=record is not None and all(one.state is DeliveryState.DELIVERED for one in record.artifacts),
+        complete=_is_complete(record),
         artifacts=record.artifacts if record is not None else (),
     )
+
+
+def _is_complete(record: Delivery | None) -> bool:
+    """A delivery of nothing is not complete: nobody finds anything there."""
+    artifacts = record.artifacts if record is not None else ()
+    return bool(artifacts) and all(one.state is DeliveryState.DELIVERED for one in artifacts)
 
 
 def _in_words(diagnosis: Diagnosis) -> str:

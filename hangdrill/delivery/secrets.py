@@ -15,7 +15,10 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_QUERY = re.compile(r"sig|signature|token|secret|password|passwd|key|credential|auth", re.IGNORECASE)
-_USERINFO = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*://)[^/\s@]+@")
+_USERINFO = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*://)(?:[^/\s:@]+:(?!\d+/)[^\s@]+|[^/\s@]+)@(?:[^/\s@]*@)*")
+"""Whatever comes before the last @ of the authority, also where a password holds one, or a slash (keys of AWS do)."""
+_PASSWORD = re.compile(r"://[^/\s:@]*:(?!\d+/)[^\s@]+@")
+"""Not a port, behind which a name with an @ may follow."""
 _QUERY_VALUE = re.compile(
     r"(?P<name>[?&;](?:X-Amz-[\w-]+|sig|signature|token|[\w-]*secret|[\w-]*password|[\w-]*key[\w-]*)=)[^&\s;\"']+", re.I
 )
@@ -41,13 +44,13 @@ class Redactor:
 
 def secret_in(url: str) -> str:
     """What secret a URL of a store holds, in words that do not repeat it; "" for none."""
+    # Not by urlsplit alone: a chained URL (simplecache::s3://KEY:SECRET@x) and a bracket in a password are lost on it.
+    if _PASSWORD.search(url):
+        return "a password"
     try:
         parts = urlsplit(url)
-        password = parts.password
     except ValueError:
         return ""
-    if password:
-        return "a password"
     names = [name for name, value in parse_qsl(parts.query, keep_blank_values=True) if value]
     secret = next((name for name in names if _SECRET_QUERY.search(name)), None)
     return f"a secret ({secret}=...)" if secret else ""
