@@ -64,6 +64,10 @@ CATALOGUE: dict[str, tuple[Severity, str]] = {
     "sockets-in-memory": (NOTE, "an emptyDir of medium Memory in a pod with a memory limit"),
     "shutdown-timeout-short": (RISK, "torchrun kills within the 15 s that a rank waits for its dump"),
     "shutdown-timeout-ignored": (NOTE, "torchrun 2.15 waits 30 s on a worker's failure, whatever it is told"),
+    "restart-shares-store": (
+        RISK,
+        "on gloo a job that torchrun restarts may meet its dead ranks' addresses in the old store",
+    ),
     "group-timeout-not-known": (UNKNOWN, "an outside limit is given, but the group's timeout is not a literal"),
     # debug server
     "debug-server-cannot-start": (LOSES, "torch has none, or a package that it needs is missing"),

@@ -8,7 +8,7 @@ ranks 30 s from TERM to KILL.
 from collections.abc import Iterator
 
 from hangdrill.model.preflight import Finding
-from hangdrill.model.scenario import Trigger
+from hangdrill.model.scenario import FaultKind, Trigger
 from hangdrill.preflight.backend import Implementation, group_timeout_s, implementation, is_nccl, version
 from hangdrill.preflight.catalogue import found
 from hangdrill.preflight.surroundings import Surroundings
@@ -20,6 +20,8 @@ DUMP_S = 7.0
 ABORT_WAIT_S = 15.0
 NOTICE_S = 1.0
 TORCHRUN_S = 30.0
+OWN_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""1: each attempt makes a store of its own; torch compares with "1" alone."""
 
 
 def timeout_findings(facts: Surroundings) -> Iterator[Finding]:
@@ -29,6 +31,7 @@ def timeout_findings(facts: Surroundings) -> Iterator[Finding]:
     yield from _heartbeat(facts)
     if facts.job.launcher == "torchrun":
         yield from _shutdown(facts)
+        yield from _restart(facts)
     yield from _grace(facts)
 
 
@@ -91,6 +94,17 @@ def _shutdown(facts: Surroundings) -> Iterator[Finding]:
     if said_by and wait_s != TORCHRUN_S and version(facts) is not None and (version(facts) or ()) >= (2, 15):
         what = f"on a worker's failure torchrun waits {TORCHRUN_S:g} s whatever this says; it counts on a signal only"
         yield found("shutdown-timeout-ignored", what=what, where=said_by, mend="do not rely on it")
+
+
+def _restart(facts: Surroundings) -> Iterator[Finding]:
+    """pytorch 135712: seen in 6 of 7 restarts on gloo, and in none once each attempt had a store of its own. A drill of
+    a dying store has one unless its scenario says otherwise."""
+    restarts = facts.job.max_restarts or 0
+    default = "1" if facts.job.fault is FaultKind.STORE_DEATH else "0"
+    if restarts < 1 or implementation(facts) is not Implementation.GLOO or facts.environ.get(OWN_STORE, default) == "1":
+        return
+    what = "torchrun keeps its store for the next attempt, and gloo finds the addresses of the dead ranks in it"
+    yield found("restart-shares-store", what=what, where=f"--max-restarts {restarts}", mend=f"set {OWN_STORE}=1")
 
 
 def _grace(facts: Surroundings) -> Iterator[Finding]:

@@ -31,6 +31,10 @@ def server(**planted: object) -> Surroundings:
     return good(job={"trigger": SERVER, "backend": "gloo"}, script={"debug_servers": (DebugServerCall(**call),)})
 
 
+def restarted(fault: FaultKind = FaultKind.HOLD, **variables: str) -> Surroundings:
+    return good(environ=variables, job={"backend": "gloo", "max_restarts": 1, "fault": fault})
+
+
 def out(**planted: object) -> Surroundings:
     return good(way_out=WayOut(deliver_to="s3://dumps", **planted))
 
@@ -117,6 +121,9 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     ("sockets-in-memory", good(pod=Kubernetes(resources={"memory": "64Gi"})), []),
     ("shutdown-timeout-short", good(job={"shutdown_timeout_s": 5.0}), ["shutdown-timeout-ignored"]),
     ("shutdown-timeout-ignored", env(TORCH_ELASTIC_SHUTDOWN_TIMEOUT="120"), []),
+    ("restart-shares-store", good(job={"backend": "gloo", "max_restarts": 3}), []),
+    ("restart-shares-store", restarted(TORCH_DISABLE_SHARE_RDZV_TCP_STORE="true"), []),
+    ("restart-shares-store", restarted(FaultKind.STORE_DEATH, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="0"), []),
     ("group-timeout-not-known", good(kill_after_s=600.0, init={"timeout_s": None, "timeout_dynamic": True}), []),
     # debug server
     ("debug-server-cannot-start", good(job={"trigger": SERVER}, torch={"has_debug_server": False}), [OPEN, "+"]),
@@ -213,6 +220,9 @@ QUIET = {
     ),
     "blocking wait and the collector": good(environ={"TORCH_NCCL_BLOCKING_WAIT": "1"}),
     "nccl with the collector": good(),
+    "a restart with a store of its own": restarted(TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1"),
+    "a drill of a dying store has one": restarted(FaultKind.STORE_DEATH),
+    "a restart on nccl, for all that is known": good(job={"max_restarts": 3}),
     "gloo with the collector": good(job={"backend": "gloo"}),
     "legacy dumps on every rank": good(job={"trigger": NATIVE, "backend": "nccl"}, torch={"version": "2.11.0"}),
     "numbers that fit": good(kill_after_s=600.0, grace_s=60.0),
