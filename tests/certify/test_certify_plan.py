@@ -126,6 +126,8 @@ def test_a_file_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_the_same_stack_on_both_sides_and_a_fallback_without_owner_are_warned_of() -> None:
-    found = read('title = "u"\n[baseline]\npython = "/a"\n[candidate]\npython = "/a"\n')
-    assert len(found.warnings) == 2
-    assert not read(f'title = "u"\n{SIDES}[rollback]\nowner = "Kim"\n').warnings
+    same = 'title = "u"\n[baseline]\npython = "/a"\n[candidate]\npython = "/a"\n'
+    nccl = '[workload]\nbackend = "nccl"\n'
+    assert len(read(same + nccl).warnings) == 2
+    assert len(read(same).warnings) == 1  # only NCCL has a fallback
+    assert not read(f'title = "u"\n{SIDES}{nccl}[rollback]\nowner = "Kim"\n').warnings
