@@ -7,7 +7,7 @@ JOBS ?= 2
 STACKS := $(or $(HANGDRILL_STACKS),$(HOME)/.cache/hangdrill-stacks)
 STACK_VERSIONS ?= 2.13.0 2.14.1
 
-.PHONY: help drill test lint unit scenarios matrix containers controls hosts fuzz bench scale docs-check package clean stacks
+.PHONY: help drill test lint unit scenarios matrix containers controls hosts fuzz bench scale docs-check package clean stacks certify
 
 help:
 	@echo "make drill      virtual environment, install, one real hang drill on CPU (4 ranks, gloo)"
@@ -20,6 +20,7 @@ help:
 	@echo "make hosts      drills over two hosts in namespaces, with every fault between them, Ctrl-C and SIGKILL (root; ten minutes)"
 	@echo "make controls   every negative control in bwrap, and again in Docker (5 minutes; skips what is not there)"
 	@echo "make stacks     environments with older torch versions, for the tests of certifications (in ~/.cache/hangdrill-stacks, 7 GB)"
+	@echo "make certify    certifications at length: every checkpoint pair, planted slowdowns and memory on real stacks (20 minutes)"
 	@echo "make fuzz       long random programs against the diagnosis, mutations against the recorder"
 	@echo "make bench      the speed claims, side by side"
 	@echo "make scale      diagnose up to 16384 ranks beside pickle.load; writes 11 GB to ~/.cache/hangdrill-benchmarks"
@@ -76,6 +77,9 @@ hosts: $(VENV)/test.stamp
 
 controls: $(VENV)/test.stamp
 	HANGDRILL_ALL_CONTROLS=1 $(BIN)/python -m pytest tests/controls
+
+certify: $(VENV)/test.stamp stacks
+	HANGDRILL_ALL_PAIRS=1 $(BIN)/python -m pytest tests/certify tests/certify/certify_at_length.py
 
 fuzz: $(VENV)/test.stamp
 	HANGDRILL_EXAMPLES=$${HANGDRILL_EXAMPLES:-10000} $(BIN)/python -m pytest tests/diagnosis tests/recorder -m "not torchrun" --timeout 7200
