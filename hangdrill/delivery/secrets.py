@@ -15,7 +15,7 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _SECRET_QUERY = re.compile(r"sig|signature|token|secret|password|passwd|key|credential|auth", re.IGNORECASE)
-_USERINFO = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*://)(?:[^/\s:@]+:(?!\d+/)[^\s@]+|[^/\s@]+)@(?:[^/\s@]*@)*")
+_USERINFO = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]{0,40}://)(?:[^/\s:@]+:(?!\d+/)[^\s@]+|[^/\s@]+)@(?:[^/\s@]*@)*")
 """Whatever comes before the last @ of the authority, also where a password holds one, or a slash (keys of AWS do)."""
 _PASSWORD = re.compile(r"://[^/\s:@]*:(?!\d+/)[^\s@]+@")
 """Not a port, behind which a name with an @ may follow."""
