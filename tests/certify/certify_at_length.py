@@ -1,5 +1,5 @@
-"""Real pairs of real stacks, a quarter of an hour on two quiet cores: `make certify`. CI does the same on pairs that were
-kept (test_real_pairs.py) and on simulated ones (test_canary_lines.py).
+"""Real pairs of real stacks, a quarter of an hour on two quiet cores: `make certify`. CI does the same on pairs
+that were kept (test_real_pairs.py) and on simulated ones (test_canary_lines.py).
 
 Candidate = baseline, a stack whose every backward pass takes longer, and one that takes 200 MB more: each is planted in
 the interpreter, as a changed package would be, and hangdrill is told nothing.
