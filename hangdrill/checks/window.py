@@ -4,9 +4,10 @@ from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passe
 from hangdrill.checks.counts import recordable
 from hangdrill.checks.evidence import absence, best_dump, expected_ranks, judged_agents
 from hangdrill.checks.words import ranks_text
-from hangdrill.model.diagnosis import StuckOperation
+from hangdrill.model.diagnosis import HangVerdict, StuckOperation
 from hangdrill.model.dump import Operation
 from hangdrill.model.run import AgentFacts, RecordedRun
+from hangdrill.model.scenario import FaultKind
 from hangdrill.model.verdict import Verdict
 
 __all__ = ["CHECK", "LEAST_OPERATIONS"]
@@ -19,6 +20,8 @@ def _judge(run: RecordedRun) -> Answer | None:
     expected = expected_ranks(run)
     if not expected or run.scenario.expect.expected_culprits == ():
         return None
+    if _ran_on(run):
+        return None
     stuck = run.diagnosis.stuck if run.diagnosis is not None else None
     if stuck is None:
         return Answer(verdict=Verdict.UNKNOWN, detail="no stuck operation is known, so there is nothing to look around")
@@ -30,6 +33,12 @@ def _judge(run: RecordedRun) -> Answer | None:
     place = f"{stuck.op} #{stuck.sequence} of {stuck.group.desc or stuck.group.name}"
     summary = f"what came before {place} is visible on {ranks_text(waiting)}{_frames_remark(run, waiting)}"
     return by_rank(findings, summary, "raise recorder.buffer_size, or take a road that brings the full history")
+
+
+def _ran_on(run: RecordedRun) -> bool:
+    """Orphans of a killed torchrun train on, so nothing is stuck: a trace may be an operation ahead of its dump."""
+    orphans = run.scenario.fault.kind is FaultKind.AGENT_KILL
+    return orphans and run.diagnosis is not None and run.diagnosis.verdict is not HangVerdict.HANG
 
 
 def _judge_rank(run: RecordedRun, rank: int, agent: AgentFacts | None, stuck: StuckOperation) -> Finding:

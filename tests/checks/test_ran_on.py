@@ -1,11 +1,13 @@
 """Dumps of a job that merely ran on name nobody; a rank that really stayed away is named all the same."""
 
 import pytest
-from healthy_runs import PULLED_NS, diagnosis, held_run, mutate, with_agent
+from healthy_runs import PULLED_NS, diagnosis, held_run, mutate, scenario, with_agent
 
+from hangdrill.checks.window import CHECK as WINDOW
 from hangdrill.drill.judge import _unless_it_ran_on
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind, HangVerdict
 from hangdrill.model.run import JournalEvent
+from hangdrill.model.scenario import FaultKind
 
 
 def counted(rank, collectives, **changes):
@@ -48,3 +50,16 @@ def test_count_of_another_attempt_proves_nothing():
 def test_other_kinds_of_hang_are_left_alone():
     mismatch = mutate(diagnosis(), kind=HangKind.OP_MISMATCH)
     assert _unless_it_ran_on(mismatch, counted(1, 99), 0) == mismatch
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "judged"),
+    [
+        (FaultKind.AGENT_KILL, HangVerdict.UNDECIDED, False),
+        (FaultKind.AGENT_KILL, HangVerdict.HANG, True),
+        (FaultKind.HOLD, HangVerdict.UNDECIDED, True),
+    ],
+)
+def test_around_what_orphans_are_in_while_they_train_on_no_window_is_asked_for(kind, verdict, judged):
+    run = held_run(scenario=scenario(fault={"kind": kind}), diagnosis=mutate(diagnosis(), verdict=verdict))
+    assert (WINDOW.judge(run) is not None) is judged
