@@ -3,6 +3,7 @@
 The codes are those of hangdrill.model.errors.ExitCode; docs/reference/exit-codes.md explains them.
 """
 
+import errno
 import os
 import platform
 import sys
@@ -14,9 +15,11 @@ from pathlib import Path
 
 import click
 
-from hangdrill.model.errors import ExitCode, HangdrillError
+from hangdrill.model.errors import ExitCode, HangdrillError, MachineError
 
 __all__ = ["Commands", "drop_output", "exit_code_of"]
+
+_REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
 
 
 class OutputGone(Exception):
@@ -67,7 +70,8 @@ def _ended(command: Callable[[], object]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except Exception as error:
-        return _bug(error)
+        refused = _refused(error)
+        return _bug(error) if refused is None else _told(refused)
     return int(answer) if isinstance(answer, int) else int(ExitCode.PASS)
 
 
@@ -88,6 +92,14 @@ def _told(error: HangdrillError | click.ClickException) -> int:
     else:
         error.show()
     return int(ExitCode.USAGE)
+
+
+def _refused(error: Exception) -> MachineError | None:
+    """What the system refuses about a file is no bug of hangdrill's."""
+    if not isinstance(error, OSError) or not isinstance(error.filename, str) or error.errno not in _REFUSALS:
+        return None
+    what = (error.strerror or "refused").lower()
+    return MachineError(what, where=error.filename, next_step="look at its owner, its mode and its disk")
 
 
 def _flushed(code: int) -> int:

@@ -30,9 +30,17 @@ def wait_for_plan(layout: RunLayout, node: int, interrupt: Interrupt) -> Plan:
     """The plan, once the controller has written it. UsageError when the drill is over or has no such node."""
 
     def probe() -> Plan | None:
-        if not layout.controller_beat.exists() or not layout.agent_orders.exists():
+        try:
+            is_there = layout.controller_beat.exists() and layout.agent_orders.exists()
+            return _read_plan(layout) if is_there else None
+        except PermissionError as error:
+            raise MachineError(
+                f"user {os.geteuid()} may not read the run directory",
+                where=str(layout.root),
+                next_step="run hangdrill as the same user on every host; on NFS root is nobody by default",
+            ) from error
+        except OSError:  # a file server that is still making up its mind
             return None
-        return _read_plan(layout)
 
     plan = Waiter(interrupt).until(probe, deadline_s=PLAN_DEADLINE_S, poll_s=POLL_S)
     where = str(layout.root)
@@ -72,7 +80,7 @@ def claim(layout: RunLayout, node: int) -> None:
 def _read_plan(layout: RunLayout) -> Plan | None:
     try:
         return msgspec.json.decode(layout.plan.read_bytes(), type=Plan)
-    except OSError:
+    except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:
         raise UsageError(

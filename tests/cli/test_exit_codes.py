@@ -1,5 +1,7 @@
 """Every way a command can end has its own exit code and says what to do; nothing ends in a bare traceback."""
 
+import errno
+import os
 import re
 import subprocess
 import sys
@@ -54,6 +56,18 @@ def test_any_other_exception_is_a_bug_with_its_traceback_in_a_file(
     text = Path(file[1]).read_text()
     assert "Traceback (most recent call last)" in text
     assert "hangdrill 0" in text
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC, errno.EROFS])
+def test_what_the_system_refuses_about_a_file_is_no_bug(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(raising(OSError(number, os.strerror(number), "/there"))) == ExitCode.MACHINE
+    assert capsys.readouterr().err.startswith(f"hangdrill: /there: {os.strerror(number).lower()}\n  next: look at")
+
+
+def test_another_error_of_the_system_is_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert exit_code_of(raising(OSError(errno.EBADF, "bad", "/there"))) == 70
+    assert exit_code_of(raising(PermissionError(errno.EPERM, "no file named"))) == 70
 
 
 def test_a_value_is_the_code_and_nothing_is_pass() -> None:

@@ -2,16 +2,20 @@
 
 import contextlib
 import itertools
+import os
 import socket
 
 import pytest
 
 from hangdrill.cli import run_command
+from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.plan import launch_request, missing_launcher, plan_drill
 from hangdrill.drill.scenario_file import find_all
+from hangdrill.drill.waiting import Interrupt
 from hangdrill.launchers.hosts import HostsLauncher, node_command, node_environ
 from hangdrill.model.errors import ExitCode, MachineError, UsageError
 from hangdrill.node.addresses import free_port, interface_of, own_address
+from hangdrill.node.joining import wait_for_plan
 
 
 def request_of(tmp_path, environ=None, **job):
@@ -103,3 +107,18 @@ def test_address_that_is_not_this_hosts_is_refused_with_the_option(address):
     with pytest.raises(UsageError) as caught:
         free_port(own_address(address, peer=""))
     assert caught.value.where == "--address"
+
+
+def test_node_whose_user_may_not_read_the_run_directory_is_told_at_once(tmp_path):
+    run = tmp_path / "run"
+    (run / "control").mkdir(parents=True)
+    run.chmod(0)
+    user = os.geteuid()
+    try:
+        if user == 0:
+            os.seteuid(65534)
+        with Interrupt() as interrupt, pytest.raises(MachineError, match="may not read the run directory"):
+            wait_for_plan(RunLayout(run), 1, interrupt)
+    finally:
+        os.seteuid(user)
+        run.chmod(0o700)
