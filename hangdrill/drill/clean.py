@@ -129,8 +129,9 @@ def _remove_containers(
     made = [*pods, *(engine.runs() if engine.answers() else [])]
     for run_id, _, controller in made:
         named = parse_id(controller)
-        if run_id not in living and named is not None and not is_alive(named):
-            orphans = orphans | {run_id}
+        if run_id in living or named is None or is_alive(named) or _lives_in_a_namespace(named):
+            continue
+        orphans = orphans | {run_id}
     if not dry_run:
         for run_id in sorted({run_id for run_id, _, _ in pods} & orphans):
             podman.remove(run_id)

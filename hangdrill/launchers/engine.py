@@ -20,9 +20,9 @@ from hangdrill.model.run import Leftover
 if TYPE_CHECKING:
     from docker import DockerClient
 
-__all__ = ["ContainerOrder", "ContainerState", "Engine"]
+__all__ = ["ContainerOrder", "ContainerState", "Engine", "controller_of", "labels_of"]
 
-RUN_LABEL, CONTROLLER_LABEL = "hangdrill.run", "hangdrill.controller"
+RUN_LABEL, CONTROLLER_LABEL, OWNER_LABEL = "hangdrill.run", "hangdrill.controller", "hangdrill.owner"
 REPOSITORY = "hangdrill-root"
 CALL_DEADLINE_S = 60
 KNOCK_DEADLINE_S = 10
@@ -147,16 +147,14 @@ class Engine:
         return True
 
     def runs(self) -> list[tuple[str, str, str]]:
-        """(run id, name, controller) of every container and image that drills made; an image tells no controller."""
+        """(run id, name, controller) of every container and image that drills made; an image tells no controller, and
+        neither does a container of another user, host or pid namespace: nobody here can tell whether that one lives."""
         with self._client() as client:
             containers = client.containers.list(all=True, filters={"label": RUN_LABEL})
             images = client.images.list(name=REPOSITORY)
             tags = [tag for image in images for tag in image.tags if tag.split("/")[-1].startswith(f"{REPOSITORY}:")]
             return [
-                *(
-                    (found.labels[RUN_LABEL], found.name, found.labels.get(CONTROLLER_LABEL, ""))
-                    for found in containers
-                ),
+                *((found.labels[RUN_LABEL], found.name, controller_of(found.labels)) for found in containers),
                 *((tag.rpartition(":")[2], tag, "") for tag in tags),
             ]
 
@@ -178,11 +176,32 @@ class Engine:
             finally:
                 client.close()
         except (docker.errors.DockerException, OSError) as error:
+            silent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
+            what = "no container engine listens there" if silent else "the container engine refuses"
             raise MachineError(
-                f"the container engine refuses: {_last_words(error)}",
+                f"{what}: {_last_words(error)}",
                 where=self._environ[HOST_VARIABLE],
                 next_step="start Docker or podman's socket, name it with DOCKER_HOST, and check that you may use it",
             ) from error
+
+
+def labels_of(run_id: str, controller: str) -> dict[str, str]:
+    """By which a container is known as ours. An engine may serve several users, and several hosts."""
+    return {RUN_LABEL: run_id, CONTROLLER_LABEL: controller, OWNER_LABEL: _owner()}
+
+
+def controller_of(labels: Mapping[str, str]) -> str:
+    """The controller of a container, "" where its pid says nothing to us."""
+    return labels.get(CONTROLLER_LABEL, "") if labels.get(OWNER_LABEL) == _owner() else ""
+
+
+def _owner() -> str:
+    """Among whom a pid means one process: this user's, in this pid namespace of this host."""
+    machine = ""
+    with contextlib.suppress(OSError):
+        machine = Path("/etc/machine-id").read_text(encoding="ascii", errors="replace").strip()
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    return f"{os.getuid()}@{socket.gethostname()}/{machine}/{namespace}"
 
 
 def _start(client: "DockerClient", order: ContainerOrder) -> str:
@@ -192,7 +211,7 @@ def _start(client: "DockerClient", order: ContainerOrder) -> str:
         f"{REPOSITORY}:{order.run_id}",
         list(order.command),
         name=f"hangdrill-{order.run_id}",
-        labels={RUN_LABEL: order.run_id, CONTROLLER_LABEL: order.controller},
+        labels=labels_of(order.run_id, order.controller),
         environment=order.environ,
         working_dir=order.cwd,
         user=order.user,

@@ -15,7 +15,7 @@ from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.box import box_of
 from hangdrill.launchers.container import ContainerLauncher, root_archive
-from hangdrill.launchers.engine import Engine
+from hangdrill.launchers.engine import Engine, controller_of, labels_of
 from hangdrill.model.errors import MachineError
 
 
@@ -152,3 +152,12 @@ def test_clean_removes_the_container_of_a_dead_controller_and_no_other(start, ru
     clean(dry_run=False, environ=environ)
     assert dead.leftovers() == ()
     assert len(alive.leftovers()) == 2
+
+
+def test_whether_another_users_or_hosts_controller_lives_is_not_known():
+    mine = labels_of("hd-1", "4711:99")
+    assert controller_of(mine) == "4711:99"
+    user, _, rest = mine["hangdrill.owner"].partition("@")
+    for owner in (f"{int(user) + 1}@{rest}", f"{user}@other-{rest}", mine["hangdrill.owner"] + "1", None):
+        theirs = {key: value for key, value in {**mine, "hangdrill.owner": owner}.items() if value is not None}
+        assert controller_of(theirs) == ""
