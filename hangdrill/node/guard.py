@@ -20,6 +20,7 @@ import msgspec
 from hangdrill.drill.node_files import ControllerOrders, read_in_place
 from hangdrill.drill.procfs import ProcessId
 from hangdrill.drill.supervise import Grace, Supervisor
+from hangdrill.model.errors import MachineError
 from hangdrill.node.place import LocalPlace, remove_place
 
 __all__ = ["Charge", "Guard", "Undo", "start_guard"]
@@ -55,8 +56,13 @@ class Guard:
         self._write_end = write_end
 
     def remember(self, undo: Undo) -> None:
-        """Before the change is made: the guard takes it back if nobody else does."""
-        self._say({"undo": msgspec.to_builtins(undo)})
+        """Before the change is made: the guard takes it back if nobody else does. MachineError when it is gone."""
+        if not self._say({"undo": msgspec.to_builtins(undo)}):
+            raise MachineError(
+                "the guard of this host was killed, so nobody would give the network back",
+                where="fault.kind",
+                next_step="nothing was changed: see who kills processes here, and run the drill again",
+            )
 
     def forget(self) -> None:
         """All changes were taken back."""
@@ -69,9 +75,12 @@ class Guard:
             os.close(self._write_end)
             self._write_end = -1
 
-    def _say(self, word: dict[str, object]) -> None:
+    def _say(self, word: dict[str, object]) -> bool:
+        """Whether it is there to hear it."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._write_end, json.dumps(word).encode() + b"\n")
+            return True
+        return False
 
 
 def start_guard(charge: Charge) -> Guard:

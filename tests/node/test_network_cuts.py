@@ -1,5 +1,6 @@
 """Cuts of a real link between two hosts in namespaces, each taken back; and the guard that does it for a dead owner."""
 
+import os
 import signal
 import sys
 
@@ -9,6 +10,7 @@ from host_drills import link_is_up
 from hangdrill.drill.waiting import Waiter
 from hangdrill.model.errors import MachineError, UsageError
 from hangdrill.model.scenario import FaultKind
+from hangdrill.node.guard import Guard, Undo
 from hangdrill.node.network import Cut, apply_cut, check_interface, plan_cut
 
 GONE_S = 60.0
@@ -106,3 +108,14 @@ def test_every_cut_has_commands_that_take_it_back():
         cut = plan_cut(kind, "nosuch0", run_id="hd-1")
         assert cut.undoes
         assert all("nosuch0" in undo.command for undo in cut.undoes)
+
+
+def test_nothing_is_cut_once_the_guard_was_killed():
+    read_end, write_end = os.pipe()
+    guard = Guard(write_end)
+    guard.remember(Undo(command=("true",)))
+    os.close(read_end)  # as when it is killed
+    with pytest.raises(MachineError, match="the guard of this host was killed"):
+        guard.remember(Undo(command=("true",)))
+    guard.forget()
+    guard.dismiss()
