@@ -180,6 +180,10 @@ def collect(
     manifest = collect_evidence(options, _stop_on_signals())
     if not manifest.ranks:
         click.echo(f"{sockets}: {NOBODY}", err=True)
+    elif manifest.noticed_ns is not None:
+        ranks = len({artifact.rank for artifact in manifest.artifacts})
+        told = f"evidence of {ranks} of {len({pull.rank for pull in manifest.ranks})} ranks is in {to}"
+        click.echo(f"noticed: {manifest.notice}; {told}; next: hangdrill diagnose {shlex.quote(str(to))}", err=True)
 
 
 def _stop_on_signals() -> threading.Event:

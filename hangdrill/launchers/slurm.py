@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from hangdrill.checks.words import count_text
 from hangdrill.launchers.hosts import node_environ
 from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.launchers.slurm_commands import SUBMIT, Slurm
@@ -50,8 +51,10 @@ class SlurmLauncher:
             )
         nodes = slurm.usable_nodes(request.sbatch)
         if nodes < request.nnodes:
+            if nodes == 0:  # a partition that is not there has none: sbatch says which it does not know
+                slurm.try_out(render(self._batch_job(request)))
             raise MachineError(
-                f"the scenario asks for {request.nnodes} nodes, and {nodes} can be used",
+                f"the scenario asks for {count_text(request.nnodes, 'node')}, and {nodes} can be used",
                 where="job.nnodes",
                 next_step="look at sinfo, name another partition with --sbatch=--partition=..., or use fewer nodes",
             )

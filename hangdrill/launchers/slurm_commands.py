@@ -4,6 +4,7 @@ Only jobs that carry the run's name are ever cancelled.
 """
 
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -190,7 +191,7 @@ class Slurm:
         raise MachineError(
             f"{what}: {said}",
             where="Slurm",
-            next_step="try it by hand, and ask whoever runs the cluster",
+            next_step=f"try `{shlex.join(words)}` by hand, and ask whoever runs the cluster",
         ) from problem
 
 

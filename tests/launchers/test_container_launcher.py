@@ -72,7 +72,7 @@ def wait_for(run_dir, name):
 def test_no_engine_is_the_machines_fault_with_the_next_step(run_dir, tmp_path):
     pytest.importorskip("docker", reason="docker-py is not installed")
     environ = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
-    with pytest.raises(MachineError, match=r"container engine refuses(.|\n)*DOCKER_HOST"):
+    with pytest.raises(MachineError, match=r"no container engine listens there(.|\n)*DOCKER_HOST"):
         launcher().check(box_request(run_dir, environ=environ))
     assert not Engine(environ).answers()
 

@@ -234,13 +234,18 @@ def test_slurmctld_that_does_not_answer_is_the_machines_fault(runs, tmp_path):
     (tmp_path / "slurm.conf").write_text("ClusterName=none\nSlurmctldHost=nowhere(127.0.0.1)\nSlurmctldPort=1\n")
     environ = {**os.environ, "SLURM_CONF": str(tmp_path / "slurm.conf")}
     assert not Slurm(environ).answers()
-    with pytest.raises(MachineError, match="slurmctld does not answer"):
+    with pytest.raises(MachineError, match=r"slurmctld does not answer(.|\n)*`scontrol ping` by hand"):
         SlurmLauncher().check(runs.request(environ=environ))
 
 
 def test_more_nodes_than_there_are_is_the_machines_fault(runs):
     with pytest.raises(MachineError, match="asks for 3 nodes, and 2 can be used"):
         SlurmLauncher().check(runs.request(nnodes=3))
+
+
+def test_partition_that_is_not_there_is_named(runs):
+    with pytest.raises(MachineError, match="invalid partition specified: no-such-partition"):
+        SlurmLauncher().check(runs.request(sbatch=("--partition=no-such-partition",)))
 
 
 def test_what_sbatch_refuses_is_said_before_anything_is_made(runs):

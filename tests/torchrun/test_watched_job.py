@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -41,7 +42,8 @@ def watched(place: Path, culprit: int) -> tuple[int, int]:
     collect += ["--to", str(place / "evidence"), "--stall-after-s", "3", "--linger-s", "1"]
     job = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     job += ["-m", "hangdrill.rank", "job.py", str(culprit)]
-    collector = subprocess.Popen(collect, env=environ)
+    with (place / "said").open("wb") as said:
+        collector = subprocess.Popen(collect, env=environ, stderr=said)
     try:
         done = subprocess.run(job, env=environ, cwd=place, timeout=120, check=False, stderr=subprocess.DEVNULL)
         return done.returncode, collector.wait(60)
@@ -58,6 +60,11 @@ def counted(place: Path, rank: int) -> int:
 
 def test_every_rank_of_a_stuck_job_is_pulled_and_the_culprit_is_named(tmp_path):
     assert watched(tmp_path, culprit=1) == (1, 0)
+    said = (tmp_path / "said").read_text()
+    assert re.match(
+        r"noticed: all_reduce #\d+ of default_pg pending .* on rank 0; evidence of 2 of 2 ranks is in ", said
+    ), said
+    assert said.endswith(f"next: hangdrill diagnose {tmp_path}/evidence\n")
     manifest = json.loads((tmp_path / "evidence/manifest.json").read_text())
     assert sorted(item["rank"] for item in manifest["artifacts"] if item["kind"] == "dump") == [0, 1]
     found = diagnose(tmp_path / "evidence")
@@ -67,6 +74,7 @@ def test_every_rank_of_a_stuck_job_is_pulled_and_the_culprit_is_named(tmp_path):
 
 def test_a_job_that_goes_well_ends_well_and_leaves_no_socket(tmp_path):
     assert watched(tmp_path, culprit=7) == (0, 0)
+    assert (tmp_path / "said").read_text() == ""
     assert not list((tmp_path / "sockets").glob("*.sock"))
     assert not diagnose(tmp_path / "evidence").culprits
 
