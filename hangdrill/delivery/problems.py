@@ -19,6 +19,8 @@ _REFUSED_CODES = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch",
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "TokenRetrievalError")
 _PERMANENT_ERRNO = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR}
 
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
 
 class Meaning(NamedTuple):
     """what and mend are for people; again: trying again may help."""
@@ -48,7 +50,9 @@ def meaning_of(error: BaseException, url: str) -> Meaning:
     if found is not None:
         return Meaning(*found, again=False)
     kind = type(error).__name__
-    return Meaning(f"{kind}: {text}" if text else kind, "check the network and the store", again=True)
+    is_full = isinstance(error, OSError) and error.errno in _FULL
+    mend = "make room there" if is_full else "check the network and the store"
+    return Meaning(f"{kind}: {text}" if text else kind, mend, again=True)
 
 
 def _of_package(error: BaseException, protocol: str, text: str) -> tuple[str, str] | None:

@@ -52,8 +52,11 @@ class Sender:
 
     def _bytes_of(self, artifact: DeliveredArtifact) -> bytes:
         source = MANIFEST if artifact.path.startswith("manifest.") else artifact.path
+        path = self._evidence / source
+        if not path.resolve().is_relative_to(self._evidence.resolve()) or (path.exists() and not path.is_file()):
+            raise DeliveryProblem("the manifest names what is no file of the evidence directory", "do not trust it")
         try:
-            data = (self._evidence / source).read_bytes()
+            data = path.read_bytes()
         except OSError as error:
             raise DeliveryProblem(
                 f"it is gone from the evidence directory: {error.strerror}", "keep others out of that directory"

@@ -5,6 +5,7 @@ any other file system gets a temporary name and a rename. s3fs and the like are 
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -105,17 +106,19 @@ class LocalStore:
         """Its parent must be there: else the volume is not mounted, and the evidence would land beneath it."""
         if self.root.is_dir():
             if not os.access(self.root, os.W_OK | os.X_OK):
-                raise PermissionError(13, "this user may not write there", str(self.root))
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.root))
             return
         if self.root.exists() and not self.root.is_dir():  # it may have been made just now
             raise DeliveryProblem(f"{self.root} is no directory", "name a directory")
+        if self.root.is_symlink() and not self.root.is_dir():
+            raise DeliveryProblem(f"{self.root} is a link that leads nowhere", "mount the volume, or mend the link")
         if not self.root.parent.is_dir():
             raise DeliveryProblem(
                 f"{self.root.parent} does not exist",
                 f"mount the volume, or mkdir -p {self.root.parent}: only the last directory is made",
             )
         if not os.access(self.root.parent, os.W_OK | os.X_OK):
-            raise PermissionError(13, "this user may not write there", str(self.root.parent))
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.root.parent))
 
     def sweep(self, name: str) -> None:
         """Temporary files of this name."""

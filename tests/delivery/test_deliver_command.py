@@ -1,6 +1,8 @@
 """`hangdrill deliver`: what it takes, what it says, and how it ends."""
 
+import hashlib
 import json
+import os
 
 import pytest
 from delivery_tools import make_evidence
@@ -76,3 +78,29 @@ def test_wrong_use_is_64_and_says_what(run, tmp_path, capfd, words, says):
     err = capfd.readouterr().err
     assert says in err
     assert "hunter22" not in err
+
+
+def test_a_file_outside_the_evidence_directory_is_not_delivered(run, tmp_path, capfd):
+    secret = tmp_path / "run" / "secret"
+    secret.write_bytes(b"not evidence")
+    manifest = json.loads((run / "evidence" / "manifest.json").read_text())
+    digest = hashlib.sha256(b"not evidence").hexdigest()
+    manifest["artifacts"][0] |= {"path": "../secret", "bytes": 12, "sha256": digest}
+    (run / "evidence" / "manifest.json").write_text(json.dumps(manifest))
+    assert run_command(["deliver", str(run), str(tmp_path / "there")]) == 75
+    assert "the manifest names what is no file of the evidence directory" in capfd.readouterr().err
+    assert not list((tmp_path / "there").rglob("*secret*"))
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_up_nothing(run, tmp_path, capfd):
+    path = run / "evidence" / "rank_1.a0.dump.pickle"
+    path.unlink()
+    os.mkfifo(path)
+    assert run_command(["deliver", str(run), str(tmp_path / "there")]) == 75
+    assert "is no file of the evidence directory" in capfd.readouterr().err
+
+
+def test_a_target_that_is_a_link_to_nowhere_is_said(run, tmp_path, capfd):
+    (tmp_path / "there").symlink_to(tmp_path / "not-mounted")
+    assert run_command(["deliver", str(run), str(tmp_path / "there")]) == 75
+    assert "is a link that leads nowhere" in capfd.readouterr().err
