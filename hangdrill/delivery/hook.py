@@ -27,6 +27,8 @@ __all__ = ["Caller"]
 _TRIES = 3
 _PAUSE_S = 0.5
 _REAP_S = 2.0
+_LONGEST_VARIABLE = 30_000
+"""In characters: the system's limit is 128 KiB for each variable."""
 
 
 class Caller:
@@ -144,7 +146,7 @@ def variables_of(news: IncidentNews) -> dict[str, str]:
     """For a command that does not read its standard input."""
     found = news.diagnosis
     culprits = () if found is None else found.culprits
-    return {
+    variables = {
         "HANGDRILL_INCIDENT": news.key,
         "HANGDRILL_TEXT": news.text,
         "HANGDRILL_JOB": news.job,
@@ -155,6 +157,8 @@ def variables_of(news: IncidentNews) -> dict[str, str]:
         "HANGDRILL_EVIDENCE": news.evidence,
         "HANGDRILL_DELIVERED_TO": news.delivered_to or "",
     }
+    # The system starts no program with a longer one, or with a NUL; its standard input has all.
+    return {name: value.replace("\0", "")[:_LONGEST_VARIABLE] for name, value in variables.items()}
 
 
 def _hear(process: "subprocess.Popen[bytes]", timeout_s: float, leave: Collection[int]) -> tuple[bytes, bool]:
@@ -188,5 +192,6 @@ def _command_error(status: int, over_s: float | None) -> str:
     if over_s is not None:
         return f"not over within {over_s:g} s: it was ended with everything that it started"
     if status < 0:
-        return f"ended by {signal.Signals(-status).name}"
+        names = {number.value: number.name for number in signal.Signals}
+        return f"ended by {names.get(-status, f'signal {-status}')}"
     return f"exit status {status}" if status else ""

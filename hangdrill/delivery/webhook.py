@@ -1,5 +1,6 @@
 """One POST to a webhook, within a deadline, whatever answers there."""
 
+import http.client
 import queue
 import threading
 import urllib.error
@@ -21,7 +22,8 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 def webhook_url(webhook: str, environ: Mapping[str, str]) -> str:
     """The URL itself; `$NAME` is what the environment has under that name, "" when it has nothing."""
-    return environ.get(webhook[1:], "") if webhook.startswith("$") else webhook
+    # A secret that was mounted from a file often ends with a newline.
+    return (environ.get(webhook[1:], "") if webhook.startswith("$") else webhook).strip()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -52,7 +54,7 @@ def post_in_time(url: str, news: IncidentNews, *, left_s: float) -> Answer:
 
 
 def _post(url: str, news: IncidentNews, left_s: float) -> Answer:
-    if urlsplit(url).scheme not in ("http", "https"):
+    if not _is_web(url):
         return Answer(error="it is no http:// or https:// URL")
     headers = {"Content-Type": "application/json", "User-Agent": "hangdrill", "Idempotency-Key": news.key}
     request = urllib.request.Request(url, data=msgspec.json.encode(news), headers=headers, method="POST")
@@ -63,11 +65,20 @@ def _post(url: str, news: IncidentNews, left_s: float) -> Answer:
         with error:
             output = printable_output(error.read(OUTPUT_BYTES))
         return Answer(status=error.code, error=f"HTTP status {error.code}", output=output, again=error.code in _AGAIN)
+    except (ValueError, http.client.InvalidURL):  # whose texts quote the URL, and so its secret
+        return Answer(error="the URL is not well written: scheme, host, port and path, and nothing else")
     except Exception as error:  # whatever answers there may not speak HTTP at all
         reason = getattr(error, "reason", error)
         late = isinstance(reason, TimeoutError)
         text = "no answer in time" if late else f"{type(reason).__name__}: {reason}"[:300]
         return Answer(error=text, late=late, again=True)
+
+
+def _is_web(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https")
+    except ValueError:
+        return False
 
 
 def printable_output(data: bytes) -> str:

@@ -299,3 +299,9 @@ def test_two_processes_do_not_deliver_from_one_directory(evidence, target, monke
     monkeypatch.setattr("hangdrill.delivery.record._LOCK_WAIT_S", 0.05)
     with locked(evidence), pytest.raises(MachineError, match="another process"):
         deliver(evidence, str(target), environ={})
+
+
+def test_without_its_manifest_a_delivery_is_not_complete(evidence, target):
+    record = drive(courier_for(evidence, str(target)), manifest=False)
+    assert {one.state for one in record.artifacts} == {DeliveryState.DELIVERED}
+    assert not record.complete

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from receivers import Receiver
@@ -226,3 +227,36 @@ def test_the_example_of_the_docs_posts_to_a_chat(tmp_path, receiver):
     assert (only_call(tmp_path).ok, only_call(tmp_path).output) == (True, "the chat said 200")
     ((headers, body),) = receiver.got
     assert (headers["Idempotency-Key"], body) == ("incident-1", {"content": NEWS.text})
+
+
+def test_a_text_that_is_too_long_for_a_variable_still_reaches_the_command(tmp_path):
+    news = msgspec.structs.replace(NEWS, text="x" * 300_000, job="jo\0b")
+    script = 'printf %s "$HANGDRILL_JOB" "${#HANGDRILL_TEXT}"; wc -c'
+    caller(tmp_path, command=("sh", "-c", script)).call(news)
+    call = only_call(tmp_path)
+    assert call.ok, call
+    said, size = call.output.removeprefix("job").split(" ")[0], int(call.output.split()[-1][-6:])
+    assert said.startswith("30000")
+    assert size > 300_000
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:1/SECRET PATH", "http://[::1/SECRETPATH", "http://me:SECRETPATH@127.0.0.1/"],
+)
+def test_a_url_that_is_not_well_written_is_recorded_without_its_secret(tmp_path, url, capfd):
+    caller(tmp_path, webhook="$CHAT", environ={"CHAT": url}, timeout_s=5.0).call(NEWS)
+    call = only_call(tmp_path)
+    assert (call.ok, call.tries) == (False, 1)
+    assert "SECRET" not in (tmp_path / CALLS).read_text()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_webhook_that_was_read_from_a_file_may_end_with_a_newline(tmp_path, receiver):
+    caller(tmp_path, webhook="$CHAT", environ={"CHAT": f"{receiver.url}\n"}).call(NEWS)
+    assert only_call(tmp_path).ok
+
+
+def test_an_end_by_a_signal_without_a_name_is_recorded(tmp_path):
+    call = run(tmp_path, "kill -40 $$")
+    assert (call.ok, call.exit_status, call.error) == (False, -40, "ended by signal 40")

@@ -161,3 +161,11 @@ def test_an_old_package_without_exclusive_create_is_checked_instead(tmp_path):
     store.put_new(NAME, DATA)
     with pytest.raises(AlreadyThere):
         store.put_new(NAME, b"other")
+
+
+def test_a_put_leaves_nothing_beside_the_file(tmp_path):
+    store = LocalStore(tmp_path, str(tmp_path))
+    store.put_new("a/b.txt", b"1")
+    with pytest.raises(AlreadyThere):
+        store.put_new("a/b.txt", b"2")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b.txt"]
