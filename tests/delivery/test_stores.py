@@ -8,7 +8,7 @@ import pytest
 from s3_labs import BUCKET
 
 from hangdrill.delivery.opening import open_store
-from hangdrill.delivery.stores import AlreadyThere, MovingStore, ObjectStore
+from hangdrill.delivery.stores import AlreadyThere, LocalStore, MovingStore, ObjectStore
 from hangdrill.model.delivery import WriteOnce
 
 NAME = "train/run/host/rank_0.a0.dump.pickle"
