@@ -5,6 +5,8 @@ Candidate = baseline, a stack whose every backward pass takes longer, and one th
 the interpreter, as a changed package would be, and hangdrill is told nothing.
 """
 
+import os
+
 import msgspec
 import pytest
 from certify_contexts import context_of
@@ -15,7 +17,7 @@ from hangdrill.model.verdict import Verdict
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(1800)]
 
-PAIRS = 16
+PAIRS = int(os.environ.get("HANGDRILL_PAIRS", "16"))
 SLOWER = """
 import importlib.abc, importlib.util, sys, time
 
@@ -72,7 +74,13 @@ def test_the_same_stack_twice_is_no_difference(tmp_path, measure):
     assert differences == ()
 
 
-@pytest.mark.parametrize(("planted", "measure"), [(SLOWER, Measure.THROUGHPUT), (LARGER, Measure.MEMORY_PEAK)])
+@pytest.mark.parametrize(
+    ("planted", "measure"),
+    [
+        pytest.param(SLOWER, Measure.THROUGHPUT, id="throughput-of-a-slower-one"),
+        pytest.param(LARGER, Measure.MEMORY_PEAK, id="memory-of-a-larger-one"),
+    ],
+)
 def test_a_stack_that_is_slower_or_larger_is_found(tmp_path, planted, measure):
     (line,), (difference,) = certified(tmp_path, planted, measure)
     assert line.verdict is Verdict.FAIL, line.detail
