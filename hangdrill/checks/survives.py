@@ -22,6 +22,8 @@ def _judge(run: RecordedRun, teardown: Teardown) -> Answer | None:
         return None
     if teardown is Teardown.OOM_KILL and (doubt := _no_oom_kill(run.memory)):
         return Answer(verdict=Verdict.UNKNOWN, detail=doubt, mend="lower job.memory, or look at the host's cgroups")
+    if teardown is Teardown.HOST_LOSS and (doubt := _no_host_loss(run)):
+        return Answer(verdict=Verdict.UNKNOWN, detail=doubt, mend="see nodes/ in the run directory")
     findings = {rank: _judge_rank(run, rank, teardown) for rank in expected}
     total = sum(len(_collected(run, rank)) for rank in expected)
     return by_rank(
@@ -42,6 +44,18 @@ def _no_oom_kill(memory: MemoryFacts | None) -> str:
     limit = "no limit is set" if memory.limit_bytes is None else f"the limit is {size_text(memory.limit_bytes)}"
     over = "; the container was over before" if memory.container_over and memory.kills is None else ""
     return f"the kernel's OOM killer did not strike: {limit}{over}"
+
+
+def _no_host_loss(run: RecordedRun) -> str:
+    """Why nothing proves that the last host was lost; "" when it left without a last word."""
+    last = run.scenario.job.nnodes - 1
+    status = next((status for status in run.nodes if status.node == last), None)
+    if status is None:
+        return f"nothing is known of node {last}, so nobody can tell that it was lost"
+    if status.state == "finished":
+        why = f": {status.problem}" if status.problem else ""
+        return f"{status.host} was to be lost, and ended in good order, so nothing was survived{why}"
+    return ""
 
 
 def _kills_text(run: RecordedRun, teardown: Teardown) -> str:

@@ -45,7 +45,7 @@ from healthy_runs import (
 
 from hangdrill.model.delivery import DeliveryState, HookKind
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind
-from hangdrill.model.run import Leftover, MemoryFacts, PullReason, RecordedRun
+from hangdrill.model.run import Leftover, MemoryFacts, NodeStatus, PullReason, RecordedRun
 from hangdrill.model.scenario import FaultKind, Incident, Teardown
 
 Records = Mapping[str, Callable[[], RecordedRun]]
@@ -165,12 +165,29 @@ def no_oom_kills() -> Records:
     }
 
 
+LOST = NodeStatus(node=0, host="host-0", state="running")
+
+
+def no_host_losses() -> Records:
+    """What proves no loss of the last host, whatever became of the files."""
+    unproven = {
+        "the host ended in good order": (mutate(LOST, state="finished", problem="there is no interface eth0"),),
+        "nothing is known of the host": (),
+        "another host was lost": (mutate(LOST, node=1),),
+    }
+    return {
+        title: lambda nodes=nodes: mutate(surviving(Teardown.HOST_LOSS), nodes=nodes)
+        for title, nodes in unproven.items()
+    }
+
+
 def surviving(teardown: Teardown) -> RecordedRun:
     """The record with this teardown as the last inspection."""
     run = held_run(scenario=scenario(expect={"survives": (teardown,)}))
     return mutate(
         run,
         memory=OUT_OF_MEMORY if teardown is Teardown.OOM_KILL else None,
+        nodes=(LOST,) if teardown is Teardown.HOST_LOSS else (),
         files=mutate_each(run.files, lambda facts: mutate(facts, when=teardown.value), when="job-exit"),
     )
 
@@ -191,6 +208,7 @@ def survival_cases(teardown: Teardown) -> Cases:
             "nobody looked again": lambda: without_files(surviving(teardown), when),
             "nothing was collected": lambda: without_files(surviving(teardown), "collected"),
             **(no_oom_kills() if teardown is Teardown.OOM_KILL else {}),
+            **(no_host_losses() if teardown is Teardown.HOST_LOSS else {}),
         },
     )
 
@@ -627,6 +645,9 @@ CASES: dict[str, Cases] = {
             "never": told_run,
             "twice": lambda: told_run(call(), call()),
             "exit status 1": lambda: told_run(call(ok=False, exit_status=1, error="exit status 1")),
+            "a command that is not there": lambda: told_run(
+                call(ok=False, exit_status=None, error="cannot be started: No such file or directory")
+            ),
             "not over in time": lambda: told_run(call(ok=False, timed_out=True, error="not over within 10 s")),
             "HTTP status 500": lambda: told_run(
                 call(HookKind.WEBHOOK, ok=False, http_status=500, error="HTTP status 500"),
