@@ -8,6 +8,7 @@ from hangdrill.model.verdict import Verdict, merge
 
 __all__ = ["CHECK"]
 
+_ABSENT = "install it where the collector runs, or name its whole path"
 _DEAF = "run the hook by hand with what it was told; its output is in evidence/incident.json"
 
 
@@ -48,7 +49,8 @@ def _judge_kind(kind: HookKind, calls: list[HookCall]) -> Answer:
         return Answer(verdict=Verdict.UNKNOWN, detail=detail)
     if not call.ok:
         said = f" (it said: {call.output[:200]})" if call.output else ""
-        return Answer(verdict=Verdict.FAIL, detail=f"the {kind.value} {call.target}: {call.error}{said}", mend=_DEAF)
+        mend = _ABSENT if call.error.startswith("cannot be started: No such file") else _DEAF
+        return Answer(verdict=Verdict.FAIL, detail=f"the {kind.value} {call.target}: {call.error}{said}", mend=mend)
     how = f"exit status {call.exit_status}" if kind is HookKind.COMMAND else f"HTTP status {call.http_status}"
     took_s = (call.ended_ns - call.started_ns) / 1e9
     return Answer(verdict=Verdict.PASS, detail=f"the {kind.value} {call.target} was called once: {how}, {took_s:.1f} s")

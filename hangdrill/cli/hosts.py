@@ -16,11 +16,25 @@ __all__ = ["HostWords", "check_jobs", "host_options", "serve", "take_host_words"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _endpoint(_context: click.Context, _option: click.Parameter, said: str | None) -> str | None:
+    """torchrun would say so minutes later, once every host has come."""
+    host, _, port = (said or "").rpartition(":")
+    if said is None or (host and port.isdecimal() and 0 < int(port) < 65536):
+        return said
+    raise click.BadParameter(f"{said!r} is no HOST:PORT, such as head:29400.")
+
+
 _OPTIONS = (
     click.option("--nnodes", type=click.IntRange(min=1), help="Hosts; --nproc counts the ranks of each."),
     click.option("--node-rank", type=click.IntRange(min=0), help="Which host this is, from 0; all share --out."),
     click.option("--address", help="This host's address for the others.  [default: by the routing table]"),
-    click.option("--rdzv-endpoint", metavar="HOST:PORT", help="Where they meet.  [default: a free port of node 0]"),
+    click.option(
+        "--rdzv-endpoint",
+        metavar="HOST:PORT",
+        callback=_endpoint,
+        help="Where they meet.  [default: a free port of node 0]",
+    ),
 )
 
 
@@ -85,6 +99,7 @@ def check_jobs(items: "list[NamedScenario]", jobs: int) -> None:
 
 def serve(items: "list[NamedScenario]", words: HostWords, out: Path | None) -> "ExitCode":
     """Be the node process of each drill in turn."""
+    from hangdrill.checks.words import count_text
     from hangdrill.drill.waiting import Interrupt, handling_signals
     from hangdrill.model.errors import ExitCode
     from hangdrill.node.joining import NodeOptions
@@ -94,7 +109,8 @@ def serve(items: "list[NamedScenario]", words: HostWords, out: Path | None) -> "
         raise click.UsageError("--node-rank needs --out: the directory that node 0 was given, which all hosts share.")
     for named in items:
         if words.node >= named.scenario.job.nnodes:
-            raise click.UsageError(f"{named.name} has {named.scenario.job.nnodes} nodes, counted from 0: add --nnodes.")
+            nodes = count_text(named.scenario.job.nnodes, "node")
+            raise click.UsageError(f"{named.name} has {nodes}, counted from 0: add --nnodes.")
     with Interrupt() as interrupt, handling_signals(interrupt):
         for named in items:
             options = NodeOptions(

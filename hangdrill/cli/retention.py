@@ -69,6 +69,8 @@ def _places(what: str) -> tuple[tuple[tuple[str, "What"], ...], float | None]:
         scenario, evidence = run.scenario, run.evidence_dir
     elif path.is_dir():
         return ((str(path.absolute()), "evidence"),), None
+    elif path.is_absolute() and not path.exists():
+        raise UsageError("no such directory, run or scenario", where=what, next_step="mount it, or check the name")
     else:
         scenario, evidence = load(what).scenario, str(Path.cwd() / "hangdrill-runs")
     places: list[tuple[str, What]] = [(evidence, "evidence")]

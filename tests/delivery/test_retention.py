@@ -231,6 +231,11 @@ def test_the_command_takes_a_scenario_and_its_promise(tmp_path, monkeypatch, cap
     assert "5 days are promised" in out
 
 
+def test_a_directory_that_is_not_mounted_is_no_misspelled_scenario(tmp_path, capfd):
+    assert run_command(["retention", str(tmp_path / "not-mounted")]) == 64
+    assert "no such directory, run or scenario" in capfd.readouterr().err
+
+
 def test_the_command_refuses_a_secret(capfd):
     assert run_command(["retention", "ftp://me:hunter22@host/x"]) == 64
     assert "hunter22" not in capfd.readouterr().err

@@ -56,6 +56,14 @@ def test_hosts_serve_one_drill_at_a_time(capsys, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("said", ["nowhere", ":29400", "head:x", "head:0", "head:70000"])
+def test_endpoint_without_a_port_is_refused_before_anybody_waits(tmp_path, capsys, said):
+    words = ["run", "hosts/hold", "--out", str(tmp_path / "x"), "--rdzv-endpoint", said]
+    assert run_command(words) == ExitCode.USAGE
+    assert "is no HOST:PORT" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
 def test_drill_on_several_hosts_is_skipped_where_only_one_is_at_hand():
     why = missing_launcher(find_all(["hosts/hold"])[0].scenario, {})
     assert why == "the job is on 2 hosts: `hangdrill run --node-rank` is started on each"
