@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 from delivery_cases import (
     call,
+    delivered_others,
     delivered_run,
     kept_run,
     quiet_run,
     rule,
+    second_host_without_manifest,
     told_run,
     undelivered,
     with_object,
@@ -604,6 +606,8 @@ CASES: dict[str, Cases] = {
             "an object was cut": lambda: with_object(3, bytes=10),
             "the manifest is gone": lambda: with_object(-1, exists=False),
             "never taken on": lambda: with_sent(0, sha256="f" * 64),
+            "another file than the manifest's": delivered_others,
+            "the second host's manifest is missing": second_host_without_manifest,
         },
         unknown={
             "nobody recorded a delivery": lambda: mutate(delivered_run(), delivered=None),

@@ -64,6 +64,19 @@ def with_object(index: int, **changes: Any) -> RecordedRun:
     return mutate(run, delivered=mutate(run.delivered, objects=tuple(objects)))
 
 
+def delivered_others() -> RecordedRun:
+    """What was delivered of rank 0 was read back as it was sent, and is not what the manifest lists."""
+    run, other = with_sent(0, sha256="f" * 64), with_object(0, sha256="f" * 64)
+    return mutate(run, delivered=mutate(run.delivered, objects=other.delivered.objects))
+
+
+def second_host_without_manifest() -> RecordedRun:
+    """Of two hosts the second one's manifest did not come through."""
+    run = delivered_run()
+    (first,) = run.delivered.deliveries
+    return mutate(run, delivered=mutate(run.delivered, deliveries=(first, mutate(first, artifacts=()))))
+
+
 def undelivered(error: str, mend: str = "") -> RecordedRun:
     """Nothing came through, each artifact with the same reason; so the manifest was never taken on."""
     run = delivered_run()
