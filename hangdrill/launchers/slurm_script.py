@@ -57,7 +57,7 @@ def mistake_in(option: str) -> str:
         return "it must be one long option, such as --partition=gpu"
     if " " in name:
         return f"write its value behind an equals sign: {option.replace(' ', '=', 1)}"
-    if _UNSAFE & set(name + value):
+    if _UNSAFE & set(name + value) or not (name + value).isprintable():
         return "quotes, backslashes, $, # and line breaks cannot stand in a batch script's options"
     taken = sorted(needed for needed in NEEDED if needed.startswith(name))  # Slurm takes abbreviations
     return f"hangdrill needs --{taken[0]} itself" if taken else ""

@@ -76,6 +76,8 @@ def test_option_of_a_site_is_taken(option):
         ("--partition gpu", "--partition=gpu"),
         ('--comment2="x"', "quotes"),
         ("--partition=a\n#SBATCH --nodes=9", "line breaks"),
+        ("--gres=gpu:\x00", "line breaks"),
+        ("--gres=gpu:\x0b1", "line breaks"),
     ],
 )
 def test_option_that_hangdrill_cannot_let_pass_is_refused(option, why):
