@@ -125,13 +125,20 @@ def _unless_it_ran_on(diagnosis: Diagnosis, run: RecordedRun, attempt: int) -> D
         and group.collectives >= stuck.sequence
         and (released_ns is None or group.last_operation_ns < released_ns)
     }
-    if not entered.issuperset(named):
+    went_on = [rank for rank in named if rank in entered]
+    if not went_on:
         return diagnosis
     what = f"{stuck.op} #{stuck.sequence} of {stuck.group.desc or stuck.group.name}"
-    note = f"{ranks_text(named)} entered {what} once their dumps were taken: the job went on"
-    return msgspec.structs.replace(
-        diagnosis, verdict=HangVerdict.UNDECIDED, kind=None, culprits=(), notes=(note, *diagnosis.notes)
-    )
+    note = f"{ranks_text(went_on)} entered {what} once their dumps were taken: the job went on"
+    notes = (note, *diagnosis.notes)
+    if set(went_on) == set(named):
+        return msgspec.structs.replace(diagnosis, verdict=HangVerdict.UNDECIDED, kind=None, culprits=(), notes=notes)
+    # The others stayed away all the same.
+    left = tuple(culprit for culprit in diagnosis.culprits if culprit.rank not in entered)
+    waiting = tuple(sorted({*stuck.waiting, *went_on}))
+    absent = tuple(rank for rank in stuck.absent if rank not in entered)
+    stuck = msgspec.structs.replace(stuck, waiting=waiting, absent=absent)
+    return msgspec.structs.replace(diagnosis, culprits=left, stuck=stuck, notes=notes)
 
 
 _REPORT_IT = "this is a bug in hangdrill: report it with the run directory"

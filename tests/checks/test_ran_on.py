@@ -26,10 +26,24 @@ def test_rank_that_stayed_away_is_named():
     assert _unless_it_ran_on(diagnosis(), held_run(), 0) == diagnosis()
 
 
-def test_one_of_two_that_stayed_away_keeps_the_diagnosis():
+def test_two_that_stayed_away_are_named():
     both = mutate(diagnosis(), culprits=tuple(Culprit(rank=rank, basis=Basis.OBSERVED, why="x") for rank in (1, 2)))
     run = counted(2, 3)
     assert _unless_it_ran_on(both, run, 0) == both
+
+
+def test_of_two_the_one_that_went_on_is_not_named_and_the_other_is():
+    both = mutate(
+        diagnosis(),
+        culprits=tuple(Culprit(rank=rank, basis=Basis.OBSERVED, why="x") for rank in (1, 2)),
+        stuck=mutate(diagnosis().stuck, waiting=(0, 3), absent=(1, 2)),
+    )
+    run = counted(1, 4)
+    run = with_agent(run, 2, groups=(mutate(run.agents[2].groups[0], collectives=3),))
+    found = _unless_it_ran_on(both, run, 0)
+    assert (found.verdict, [culprit.rank for culprit in found.culprits]) == (HangVerdict.HANG, [2])
+    assert (found.stuck.waiting, found.stuck.absent) == ((0, 1, 3), (2,))
+    assert "rank 1 entered all_reduce #4" in found.notes[0]
 
 
 def test_rank_that_entered_it_only_once_it_was_released_is_named():
