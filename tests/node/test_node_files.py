@@ -9,7 +9,9 @@ from hangdrill.drill.nodes import BEAT_S, LOST_AFTER_S, Nodes, prepare_nodes
 from hangdrill.drill.nodes_road import merge_manifests
 from hangdrill.drill.plan import plan_drill
 from hangdrill.drill.scenario_file import find_all
+from hangdrill.model.errors import UsageError
 from hangdrill.model.run import Artifact, ArtifactKind, Leftover, Manifest, NodeStatus, PullReason, RankPull, RankState
+from hangdrill.node.joining import claim
 
 RANKS_OF = {0: (0, 1), 1: (2, 3)}
 
@@ -217,3 +219,10 @@ def test_orders_of_another_version_are_nothing(tmp_path):
     path = tmp_path / "orders"
     path.write_bytes(msgspec.json.encode({"schema": "hangdrill.orders/2", "beat": 1}))
     assert read_in_place(path, ControllerOrders) is None
+
+
+def test_a_number_is_served_once(layout):
+    claim(layout, 1)
+    claim(layout, 0)
+    with pytest.raises(UsageError, match="node 1 is served already"):
+        claim(layout, 1)
