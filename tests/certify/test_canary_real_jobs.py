@@ -3,6 +3,7 @@
 import os
 import sys
 
+import msgspec
 import psutil
 import pytest
 from certify_contexts import context_of
@@ -11,12 +12,12 @@ from hangdrill.certify.binding import BindingCell
 from hangdrill.certify.canary import CanaryCell
 from hangdrill.certify.canary_jobs import CanaryJob, run_canary
 from hangdrill.certify.canary_work import work_of
-from hangdrill.certify.measures import measured_of, parts_of
+from hangdrill.certify.measures import is_wanted, measured_of, parts_of
 from hangdrill.certify.rollback_judge import ROADS, judge_road
 from hangdrill.certify.rollback_plants import plant_controls
 from hangdrill.drill.procfs import RUN_ID_VARIABLE
 from hangdrill.drill.waiting import Interrupt
-from hangdrill.model.certify_plan import Topology
+from hangdrill.model.certify_plan import Measure, Topology
 from hangdrill.model.errors import Interrupted
 from hangdrill.model.verdict import Verdict
 
@@ -61,6 +62,14 @@ def test_one_job_measures_every_line_of_a_plan_and_comes_back_after_a_killed_ran
     assert run.of_attempt()[0].facts.mesh == (1, 2)
     assert left_over(tmp_path) == []
     assert not list((tmp_path / "job").glob("meetings*"))
+
+
+def test_a_plan_of_memory_alone_needs_no_part_of_a_job(tmp_path):
+    context = context_of(tmp_path)
+    plan = msgspec.structs.replace(context.plan, measures=(Measure.MEMORY_PEAK, Measure.START_TIME))
+    assert parts_of(plan) == ()
+    run = run_canary(job(tmp_path), context.interrupt)
+    assert [one.name for one in measured_of(plan) if is_wanted(one, plan) and one.sample(run) is None] == []
 
 
 def test_a_job_that_nobody_restarts_leaves_what_it_measured_and_where_it_died(tmp_path):

@@ -131,6 +131,7 @@ def _init(job: Job) -> None:
     record.measures["first_collective_s"] = _first_collective(device)
     record.measures["start_s"] = record.measures["init_s"] + record.measures["first_collective_s"]
     record.measures["before_step_bytes"] = max(0, held_bytes(device) - before_bytes)
+    record.measures["peak_bytes"] = peak_bytes(device)  # until a part has its own
 
 
 def _store(options: Options) -> Any:
