@@ -40,7 +40,7 @@ class RunCommand(click.Command):
 @click.option("-j", "--jobs", type=NUMBER, default=1, show_default=True, help="Drills at the same time.")
 @click.option("--resume", is_flag=True, help="Leave out the drills that have a result in --out already.")
 @click.option("--python", help="Python of the ranks; default: HANGDRILL_PYTHON, or this one.")
-@click.option("--launcher", help="Who starts the ranks.  [default: what the scenario says]")
+@click.option("--launcher", help="torchrun, bwrap, container, slurm or kubernetes.  [default: what the scenario says]")
 @click.option("--sbatch", multiple=True, metavar="OPTION", help="For Slurm, as --sbatch=--partition=gpu; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.summary/1, on stdout.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML here too.")

@@ -9,7 +9,7 @@ import drill_results
 import pytest
 
 from hangdrill.cli import run_command
-from hangdrill.model.scenario import FaultKind, Scenario
+from hangdrill.model.scenario import FaultKind, LauncherName, Scenario
 from hangdrill.model.verdict import Verdict
 
 
@@ -147,3 +147,9 @@ def test_the_python_of_the_ranks_is_an_option_or_from_the_environment(
     run_command(["run", "quick/ddp-hold"])
     run_command(["run", "quick/ddp-hold", "--python", "/option/python"])
     assert [call["python"] for call in runs.calls] == ["/env/python", "/option/python"]
+
+
+def test_help_names_every_launcher(capsys):
+    assert run_command(["run", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert [launcher.value for launcher in LauncherName if launcher.value not in told] == []
