@@ -1,6 +1,7 @@
 """Dumps behind a URL: read through fsspec, bounded, and every failure is one clear error with the right exit code."""
 
 import builtins
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def test_a_missing_package_is_the_machines_fault_and_named(monkeypatch: pytest.M
         return really(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.delitem(fsspec.registry._registry, "s3", raising=False)  # another test may have brought it
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)  # another test may have brought it
     with pytest.raises(MachineError, match=r"the package for this file system is missing: .*s3fs") as caught:
         open_place("s3://bucket/dumps")
     assert caught.value.exit_code == 75
