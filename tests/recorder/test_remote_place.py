@@ -71,7 +71,7 @@ def test_a_missing_package_is_the_machines_fault_and_named(monkeypatch: pytest.M
         return really(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)  # another test may have brought it
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)  # brought by another test
     with pytest.raises(MachineError, match=r"the package for this file system is missing: .*s3fs") as caught:
         open_place("s3://bucket/dumps")
     assert caught.value.exit_code == 75
