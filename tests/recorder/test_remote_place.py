@@ -1,6 +1,5 @@
 """Dumps behind a URL: read through fsspec, bounded, and every failure is one clear error with the right exit code."""
 
-import builtins
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,14 +62,7 @@ def test_a_file_that_is_too_big_is_not_fetched(memory: Any, monkeypatch: pytest.
 
 
 def test_a_missing_package_is_the_machines_fault_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    really = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.partition(".")[0] == "s3fs":
-            raise ImportError("No module named 's3fs'")
-        return really(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)  # brought by another test
     with pytest.raises(MachineError, match=r"the package for this file system is missing: .*s3fs") as caught:
         open_place("s3://bucket/dumps")
