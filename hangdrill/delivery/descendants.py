@@ -11,6 +11,8 @@ __all__ = ["adopt_orphans", "descendants", "end_descendants", "end_with_descenda
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_S = 0.02
+_END_S = 5.0
+"""For the kernel to end what was killed."""
 
 
 def adopt_orphans() -> None:
@@ -33,10 +35,14 @@ def end_descendants(*, limit_s: float, leave: Collection[int]) -> tuple[int, ...
 
 
 def end_with_descendants(root: int) -> None:
-    """SIGKILL to a process and to everything that it has started, looked up before it is gone."""
-    for pid in (root, *descendants(root)):
+    """SIGKILL to a process and to everything that it has started, looked up before it is gone; waits for their end."""
+    ended = (root, *descendants(root))
+    for pid in ended:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    until_s = time.monotonic() + _END_S
+    while any(_parent_of(pid) is not None for pid in ended) and time.monotonic() < until_s:
+        time.sleep(_LOOK_S)
 
 
 def descendants(root: int) -> list[int]:
