@@ -14,13 +14,12 @@ from typing import Protocol
 
 import msgspec
 
-import hangdrill
 from hangdrill.collector.native import copy_native, is_whole
+from hangdrill.drill.collector_process import start_collector
 from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.plan_values import Plan
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE
 from hangdrill.drill.waiting import Waiter
-from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Manifest
 from hangdrill.model.scenario import LauncherName, Teardown, Trigger
 
@@ -71,24 +70,13 @@ class CollectorRoad:
 
     def start(self, environ: Mapping[str, str]) -> tuple[int, ...]:
         """MachineError when the system refuses."""
-        package_parent = str(Path(hangdrill.__file__).resolve().parent.parent)
-        python_path = os.pathsep.join(part for part in (package_parent, environ.get("PYTHONPATH", "")) if part)
         marks = {key: self._plan.environment[key] for key in (RUN_ID_VARIABLE, CONTROLLER_VARIABLE)}
-        try:
-            with self._layout.collector_log.open("ab") as log:
-                self._process = subprocess.Popen(
-                    self._plan.collector_command,
-                    env={**environ, **marks, "PYTHONPATH": python_path},
-                    cwd=self._layout.root,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise MachineError(
-                f"cannot start the collector: {error.strerror or error}", next_step="check that processes are left"
-            ) from error
+        self._process = start_collector(
+            self._plan.collector_command,
+            environ={**environ, **marks},
+            cwd=self._layout.root,
+            log_path=self._layout.collector_log,
+        )
         return (self._process.pid,)
 
     def noticed(self) -> Notice | None:

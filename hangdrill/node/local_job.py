@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import hangdrill
 from hangdrill.drill.collector_command import collector_words
+from hangdrill.drill.collector_process import start_collector
 from hangdrill.drill.control import RankAttempt
 from hangdrill.drill.fault import PlacedFault
 from hangdrill.drill.layout import RunLayout, make_directory
@@ -21,7 +21,6 @@ from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.hosts import node_command
 from hangdrill.launchers.process import LocalJob, start_local
-from hangdrill.model.errors import MachineError
 from hangdrill.model.run import AgentFacts, Leftover
 from hangdrill.node.addresses import interface_of
 from hangdrill.node.place import LocalPlace
@@ -52,28 +51,17 @@ class LocalJobs:
 
     def start_collector(self, evidence: Path) -> None:
         """It writes to the shared directory itself; nobody waits for it but with a deadline."""
-        parent = str(Path(hangdrill.__file__).resolve().parent.parent)
-        python_path = os.pathsep.join(part for part in (parent, self._environ.get("PYTHONPATH", "")) if part)
         words = (
             sys.executable, *collector_words(self._plan, self._node),
             "--sockets", str(self._place.sockets), "--control", str(self._place.control), "--to", str(evidence),
             "--parent-pid", str(os.getpid()),
         )  # fmt: skip
-        try:
-            with self._place.collector_log.open("ab") as log:
-                self._collector = subprocess.Popen(
-                    words,
-                    env={**self._environ, **self._marks(), "PYTHONPATH": python_path},
-                    cwd=self._place.root,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise MachineError(
-                f"cannot start the collector: {error.strerror or error}", next_step="check that processes are left"
-            ) from error
+        self._collector = start_collector(
+            words,
+            environ={**self._environ, **self._marks()},
+            cwd=self._place.root,
+            log_path=self._place.collector_log,
+        )
         self._supervisor.spare([self._collector.pid])
 
     def start_torchrun(self, *, endpoint: str, address: str) -> None:
