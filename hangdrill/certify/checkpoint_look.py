@@ -148,7 +148,7 @@ class _Slice(io.RawIOBase):
         self._at = max(0, base + offset)
         return self._at
 
-    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
+    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]  # narrower than the base's, on purpose
         """From where the part stands."""
         self._file.seek(self._part.offset + self._at)
         data = self._file.read(min(len(buffer), max(0, self._part.length - self._at)))

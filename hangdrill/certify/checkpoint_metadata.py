@@ -57,23 +57,23 @@ class _Stub:
         stub.args = args
         return stub
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as a pickle calls it
         pass
 
-    def __setstate__(self, state: Any) -> None:  # noqa: ANN401
+    def __setstate__(self, state: Any) -> None:  # noqa: ANN401 - as a pickle calls it
         self.state = state
 
-    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401 - as a pickle calls it
         pass
 
-    def append(self, value: Any) -> None:  # noqa: ANN401
+    def append(self, value: Any) -> None:  # noqa: ANN401 - as a pickle calls it
         pass
 
 
 class _Reader(pickle.Unpickler):
     """Finds nothing: every name is a stub of its own."""
 
-    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - pickle's own signature
         return type(name.rpartition(".")[2] or "unnamed", (_Stub,), {"source": f"{module}.{name}"})
 
 

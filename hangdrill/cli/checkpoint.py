@@ -200,7 +200,7 @@ def _print_look(found: "Look") -> None:
         click.echo(f"  {found.unproven} of them have no checksum: only their size was looked at")
 
 
-def _exit_code(rows: Any) -> int:  # noqa: ANN401
+def _exit_code(rows: Any) -> int:  # noqa: ANN401 - a late import has the type
     """FAIL when one is not equal, UNKNOWN when one is not known."""
     from hangdrill.model.receipt import CheckpointOutcome
     from hangdrill.model.verdict import Verdict, merge

@@ -65,8 +65,8 @@ def _unreadable(path: Path, why: str) -> UsageError:
 def _loader(yaml: Any) -> Any:  # noqa: ANN401  # a module, and a class of it
     """As kubectl reads: a key that a table has twice is an error, and not the last one's word."""
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        def compose_mapping_node(self, anchor: str | None) -> Any:  # noqa: ANN401
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
+        def compose_mapping_node(self, anchor: str | None) -> Any:  # noqa: ANN401 - yaml has no types
             node = super().compose_mapping_node(anchor)
             seen: set[str] = set()
             for key, _ in node.value:
