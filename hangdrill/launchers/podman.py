@@ -104,13 +104,17 @@ class Podman:
     def stop(self, run_id: str, grace_s: int) -> None:
         """As a cluster ends a pod: TERM to the ranks, and to the collector once they are over; KILL after `grace_s`.
 
-        `podman pod stop` would also end the pause process, the pod's init, and with it everything at once by KILL.
+        `podman pod stop` would also end the pause process, the pod's init, and with it everything at once by KILL. So
+        would `podman stop` of the collector now and then: the ranks' cleanup, which podman does in the background,
+        takes a container that is "stopping" for one that is over, and ends the pause process after the last one.
         """
         until_s = time.monotonic() + grace_s
-        for name in (RANKS, COLLECTOR):
-            left_s = max(0, round(until_s - time.monotonic()))
-            container = f"{job_name(run_id)}-{name}"
-            self._call("stop", "--ignore", "--time", str(left_s), container, deadline_s=left_s + CALL_DEADLINE_S)
+        ranks, collector = (f"{job_name(run_id)}-{name}" for name in (RANKS, COLLECTOR))
+        self._call("stop", "--ignore", "--time", str(grace_s), ranks, deadline_s=grace_s + CALL_DEADLINE_S)
+        self.signal(run_id, COLLECTOR, signal.SIGTERM)
+        with contextlib.suppress(MachineError):  # too late, or there is none
+            self._call("wait", collector, deadline_s=max(0.1, until_s - time.monotonic()))
+        self._call("stop", "--ignore", "--time", "0", collector)
 
     def kill(self, run_id: str) -> None:
         """KILL to every container of the pod."""
