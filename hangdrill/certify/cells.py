@@ -83,6 +83,7 @@ class CellContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a running cell is given.
 
     cell_dir: OUT/cells/<id>/, new and private; the cell's files and run directories go there.
+    plan_dir: where relative paths in the plan start, and the user's own command lines run.
     environ: of hangdrill; a job of a stack gets `stack.environ(context.environ)`, with the plan's workload.env in it.
     """
 
@@ -93,6 +94,7 @@ class CellContext(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     interrupt: Interrupt
     listener: Listener
+    plan_dir: Path = msgspec.field(default_factory=Path.cwd)
 
     def job_environ(self, name: str) -> dict[str, str]:
         """The environment of a job on the named stack: hangdrill's, the workload's over it, the stack's over both."""

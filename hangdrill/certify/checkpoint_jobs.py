@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shlex
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,9 @@ __all__ = ["Action", "Job", "JobEnd", "built_in_command", "run_job", "script_com
 Action = Literal["save", "restore", "read"]
 ENDING = Grace(int_s=0, term_s=3.0, kill_s=10.0)
 TAIL_BYTES = 4096
+LOG_DIR_VARIABLE = "PET_LOG_DIR"
+"""torchrun's --log-dir, also for a torchrun that a user's command line starts: without it each leaves a directory in
+/tmp."""
 _SIGNAL = re.compile(r"exitcode\s*:\s*-(\d+)")
 """How torchrun says that a rank died of a signal."""
 _OF_OUTER_JOBS = ("TORCHELASTIC_", "PET_", "HANGDRILL_")
@@ -133,6 +137,7 @@ def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
         ended = supervisor.end(ENDING)
         Waiter().until(started.poll, deadline_s=ENDING.kill_s)  # reap it
         started.close()
+        shutil.rmtree(_torchrun_logs(job), ignore_errors=True)
     text = tail_of(job.log)
     killed = _SIGNAL.search(text)
     return JobEnd(
@@ -175,12 +180,18 @@ def _environ(job: Job, run_id: str) -> dict[str, str]:
         "GLOO_SOCKET_IFNAME": "lo",
         "PYTHONUNBUFFERED": "1",
         **inherited,
+        LOG_DIR_VARIABLE: str(_torchrun_logs(job)),
         **job.extra,
         "PATH": path,
         "PYTHONPATH": python_path,
         RUN_ID_VARIABLE: run_id,
         CONTROLLER_VARIABLE: "{}:{}".format(*own_id()),
     }
+
+
+def _torchrun_logs(job: Job) -> Path:
+    """What torchrun keeps for itself while the job runs; removed after it."""
+    return job.log.with_name(f"{job.log.name}.torchrun")
 
 
 def _programs_of(job: Job) -> str:

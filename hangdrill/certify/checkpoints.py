@@ -121,7 +121,7 @@ def _drill(context: CellContext) -> PairDrill:
     plan = context.plan
     options = DrillOptions(
         variants=variants_of(plan.checkpoint),
-        cwd=Path.cwd(),
+        cwd=context.plan_dir,
         ranks=plan.workload.nproc_per_node,
         backend=plan.workload.backend,
         limit_s=plan.checkpoint.limit_s,

@@ -94,7 +94,8 @@ def certify(
             stacks = read_stacks(loaded, environ, interrupt, watcher)
             write_json(out.stacks, [stack.record() for stack in stacks.values()])
             before = open_ring(plan.ring, stacks[CANDIDATE], now=began, environ=environ)
-            run = _Run(measured, out, stacks, environ, interrupt, listener or NoopListener(), watcher, resume)
+            home = Path(loaded.record.path).absolute().parent
+            run = _Run(measured, out, stacks, environ, interrupt, listener or NoopListener(), watcher, resume, home)
             results = [
                 run.take_or_run(cell, at, len(every), selected=cell.id in selected) for at, cell in enumerate(every, 1)
             ]
@@ -136,6 +137,7 @@ class _Run(msgspec.Struct, frozen=True):
     listener: Listener
     watcher: Watcher
     resume: bool
+    plan_dir: Path
     resumed: set[str] = msgspec.field(default_factory=set)
 
     def take_or_run(self, cell: Cell, number: int, total: int, *, selected: bool) -> CellResult:
@@ -164,6 +166,7 @@ class _Run(msgspec.Struct, frozen=True):
             environ=self.environ,
             interrupt=self.interrupt,
             listener=self.listener,
+            plan_dir=self.plan_dir,
         )
         blocked = blocked_by(cell, self.stacks, self.environ)
         if blocked is not None:

@@ -52,8 +52,13 @@ def left_over(directory) -> list[str]:
 
 def test_one_job_measures_every_line_of_a_plan_and_comes_back_after_a_killed_rank(tmp_path):
     context = context_of(tmp_path, topologies=ALL)
-    run = run_canary(job(tmp_path, parts=parts_of(context.plan), max_restarts=1), context.interrupt)
+    (tmp_path / "tmp").mkdir()
+    environ = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    measured = job(tmp_path, parts=parts_of(context.plan), max_restarts=1, environ=environ)
+    run = run_canary(measured, context.interrupt)
     assert run.trouble() == ""
+    assert not list((tmp_path / "tmp").glob("torchelastic_*"))
+    assert not list((tmp_path / "job").glob("*.torchrun"))
     assert {(record.rank, record.attempt) for record in run.ranks} == {(0, 0), (1, 0), (0, 1), (1, 1)}
     lost = [one.name for one in measured_of(context.plan) if one.sample(run) is None]
     assert lost == []

@@ -4,17 +4,19 @@ The scripts need no torch, so that these tests are about ends of processes alone
 """
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
+from certify_contexts import context_of
 from checkpoint_cases import SCRIPT, script_drill, this_stack
 
 from hangdrill.certify.checkpoint_jobs import script_command
 from hangdrill.certify.checkpoint_pairs import PairDrill, drill_pairs
-from hangdrill.certify.checkpoints import checkpoint_cells, variants_of
+from hangdrill.certify.checkpoints import CheckpointCell, checkpoint_cells, variants_of
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.certify_plan import CertifyPlan, CheckpointPlan, StackPlan
 from hangdrill.model.errors import Interrupted, UsageError
@@ -175,6 +177,30 @@ def test_the_stacks_own_programs_come_first_on_the_path(tmp_path):
     outcome_of(tmp_path, shown + GOOD)
     path = (tmp_path / "drill" / "saved" / "a" / "script.path").read_text()
     assert path.split(os.pathsep)[0] == str(Path(sys.executable).parent)
+
+
+def test_a_torchrun_of_the_users_command_keeps_its_files_in_the_drill_and_they_are_gone_after(tmp_path):
+    script = "logs = pathlib.Path(os.environ['PET_LOG_DIR'])\nlogs.mkdir()\n(logs / 'error.json').write_text('{}')\n"
+    _, _, found = outcome_of(tmp_path, f"{script}(place.parent / 'kept').write_text(str(logs))\n{GOOD}")
+    logs = Path((tmp_path / "drill" / "saved" / "a" / "kept").read_text())
+    assert found.outcome is Outcome.EQUAL
+    assert tmp_path in logs.parents
+    assert not logs.exists()
+
+
+def test_a_users_command_runs_in_the_directory_of_the_plan(tmp_path):
+    (tmp_path / "plan").mkdir()
+    (tmp_path / "plan" / "train.py").write_text(HEAD + GOOD)
+    side = StackPlan(python=sys.executable)
+    command = "{python} train.py %s {checkpoint}"
+    own = CheckpointPlan(layouts=(), save=command % "save", restore=command % "restore")
+    context = context_of(tmp_path, nproc_per_node=1)
+    plan = CertifyPlan(title="t", baseline=side, candidate=side, checkpoint=own, workload=context.plan.workload)
+    for home, outcome in ((tmp_path / "plan", Outcome.EQUAL), (tmp_path, Outcome.FAILED)):
+        shutil.rmtree(context.cell_dir)
+        context.cell_dir.mkdir()
+        result = CheckpointCell(plan).run(msgspec.structs.replace(context, plan=plan, plan_dir=home))
+        assert {pair.outcome for pair in result.checkpoint_pairs} == {outcome}
 
 
 @pytest.mark.parametrize(
