@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from hangdrill.certify.nodes_plan import node_mistakes, with_node_count
 from hangdrill.drill.scenario_shape import Problem, convert, nearest, usage_error
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.errors import UsageError
@@ -64,6 +65,7 @@ def plan_of(text: str, *, path: Path, environ: Mapping[str, str]) -> LoadedPlan:
     plan, problems = convert(_with_paths(data, path.absolute().parent, environ, of_paths), CertifyPlan)
     problems += of_paths
     if plan is not None:
+        plan = with_node_count(plan)
         problems += _mistakes(plan)
     if plan is None or problems:
         raise usage_error(problems, file=str(path), text=text)
@@ -131,6 +133,7 @@ def _mistakes(plan: CertifyPlan) -> Iterator[Problem]:
         yield Problem("price.per_hour", f"it must be more than 0, got {plan.price.per_hour:g}")
     if work.script is not None and not Path(work.script).is_file():
         yield Problem("workload.script", f'no such script "{work.script}"', "name it from the plan's directory")
+    yield from node_mistakes(plan)
     yield from _stack_mistakes(plan)
     yield from _ring_mistakes(plan)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from hangdrill.certify.cells import Cell, CellContext, CellResult, unknown_lines
 from hangdrill.certify.stacks import Stack
-from hangdrill.model.certify_plan import CertifyPlan
+from hangdrill.model.certify_plan import CertifyPlan, Topology
 from hangdrill.model.errors import HangdrillError, Interrupted
 from hangdrill.model.receipt import Item
 
@@ -25,6 +25,8 @@ def key_of(cell: Cell, plan: CertifyPlan, stacks: Mapping[str, Stack]) -> str:
     parts: list[object] = [cell.id, plan.workload, plan.seed, plan.topologies, plan.thresholds, plan.price]
     parts.append(plan.measures)
     parts.append(_digest_of(plan.workload.script))
+    if cell.topology == Topology.MULTI_NODE.value:
+        parts.append(plan.nodes)
     items = {claim.item for claim in cell.claims}
     if Item.CHECKPOINT in items:
         parts.append(plan.checkpoint)

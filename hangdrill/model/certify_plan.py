@@ -14,6 +14,7 @@ __all__ = [
     "CheckpointPlan",
     "Measure",
     "NamedStack",
+    "NodesPlan",
     "Price",
     "RingPlan",
     "RollbackPlan",
@@ -108,6 +109,20 @@ class WorkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The longest that one run of one job may take."""
 
 
+class NodesPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a job is started on several nodes, for the topology multi-node. OUT must be a directory that all of them see.
+
+    run: the words before a command that start it on a node: {node} is its name, {command} the whole command as one
+    word; without {command} its words follow. Without {node} they are started once, and start it once on each node.
+    endpoint: HOST:PORT at which torchrun's agents meet. interface: of the network between the nodes.
+    """
+
+    names: tuple[str, ...] = ()
+    run: tuple[str, ...]
+    endpoint: str
+    interface: str = ""
+
+
 class Threshold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much worse the candidate may be. It must be worse by more than every limit that is given to count.
 
@@ -173,6 +188,8 @@ class CertifyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     candidate: StackPlan
     topologies: tuple[Topology, ...] = (Topology.SINGLE_NODE,)
     workload: WorkPlan = msgspec.field(default_factory=WorkPlan)
+    nodes: NodesPlan | None = None
+    """For the topology multi-node."""
     seed: int = 1
     measures: tuple[Measure, ...] = tuple(Measure)
     """What is compared; what is left out is UNKNOWN, and its part of the job is not run."""
