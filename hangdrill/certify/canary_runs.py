@@ -1,5 +1,6 @@
 """Pairs of canary jobs: one of each side, right after each other, in changing order. Judges nothing."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.cells import CellContext
 from hangdrill.certify.measures import sizes_bytes
 
-__all__ = ["PairRuns", "Side", "job_of", "run_pairs"]
+__all__ = ["HOPELESS_RUNS", "PairRuns", "Side", "in_pairs", "job_of", "run_pairs"]
 
 HOPELESS_RUNS = 2
 """After this many runs of a side without a process group, the rest would end the same way."""
@@ -35,16 +36,34 @@ class PairRuns(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_pairs(context: CellContext, baseline: Side, candidate: Side, *, parts: tuple[str, ...], pairs: int) -> PairRuns:
     """Run them all, and keep every record in the cell's runs.json. Raises MachineError, Interrupted."""
-    found: dict[str, list[CanaryRun]] = {"baseline": [], "candidate": []}
     sides = {"baseline": baseline, "candidate": candidate}
+
+    def run(role: str, directory: Path) -> CanaryRun:
+        return run_canary(job_of(context, sides[role], directory, parts), context.interrupt)
+
+    names = {role: side.name for role, side in sides.items()}
+    return in_pairs(context, run, names=names, pairs=pairs, hopeless=_hopeless)
+
+
+def in_pairs(
+    context: CellContext,
+    run: Callable[[str, Path], CanaryRun],
+    *,
+    names: Mapping[str, str],
+    pairs: int,
+    hopeless: Callable[[str, list[CanaryRun]], str],
+) -> PairRuns:
+    """run(role, directory) for each role of each pair, AB BA AB ..., and every record in the cell's runs.json.
+
+    names: of the roles, for whoever watches. hopeless: after each pair, why no more of them are to be run, or "".
+    """
+    found: dict[str, list[CanaryRun]] = {"baseline": [], "candidate": []}
     gave_up = ""
     for pair in range(pairs):
         for role in ("baseline", "candidate") if pair % 2 == 0 else ("candidate", "baseline"):
-            side = sides[role]
-            context.listener.phase("canary", f"pair {pair + 1} of {pairs}, {side.name}")
-            directory = context.cell_dir / f"{pair + 1:02d}-{role}"
-            found[role].append(run_canary(job_of(context, side, directory, parts), context.interrupt))
-        gave_up = next((why for side, runs in found.items() if (why := _hopeless(side, runs))), "")
+            context.listener.phase("canary", f"pair {pair + 1} of {pairs}, {names[role]}")
+            found[role].append(run(role, context.cell_dir / f"{pair + 1:02d}-{role}"))
+        gave_up = next((why for role, runs in found.items() if (why := hopeless(role, runs))), "")
         if gave_up:
             break
     runs = PairRuns(baseline=tuple(found["baseline"]), candidate=tuple(found["candidate"]), gave_up=gave_up)

@@ -48,6 +48,7 @@ LIMITS: dict[Measure, Threshold] = {
     Measure.CHECKPOINT_RESTORE_TIME: Threshold(ratio=0.10, absolute=0.1),
     Measure.RECOVERY_TIME: Threshold(ratio=0.10, absolute=1.0),
     Measure.SHUTDOWN_TIME: Threshold(ratio=0.10, absolute=0.5),
+    Measure.SCRIPT_TIME: Threshold(ratio=0.05, absolute=0.5),
 }
 """What counts as different where the plan says nothing, in the unit of the measure (UNIT_OF)."""
 

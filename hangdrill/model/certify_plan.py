@@ -56,6 +56,7 @@ class Measure(Enum):
     CHECKPOINT_RESTORE_TIME = "checkpoint-restore-time"
     RECOVERY_TIME = "recovery-time"
     SHUTDOWN_TIME = "shutdown-time"
+    SCRIPT_TIME = "script-time"
 
 
 UNIT_OF: dict[Measure, str] = {
@@ -73,6 +74,7 @@ UNIT_OF: dict[Measure, str] = {
     Measure.CHECKPOINT_RESTORE_TIME: "s",
     Measure.RECOVERY_TIME: "s",
     Measure.SHUTDOWN_TIME: "s",
+    Measure.SCRIPT_TIME: "s",
 }
 """MB is 10^6 bytes."""
 
@@ -102,8 +104,9 @@ class WorkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pairs: int = 12
     """How many runs of each stack, alternating; fewer than 8 decide nothing (docs/different.md)."""
     script: str | None = None
-    """The user's own training script, for ring and canary cells that take one; else built-in workloads."""
+    """The user's own training script, which is run on both stacks and drilled, beside the built-in workloads."""
     args: tuple[str, ...] = ()
+    """Of the script; {out} in one is a directory made for each run."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
     deadline_s: float = 300.0
     """The longest that one run of one job may take."""
