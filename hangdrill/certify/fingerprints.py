@@ -4,21 +4,23 @@ So nothing is installed in the stack, and the "Python" may be any program that r
 `docker run -i`, `srun` or `ssh`. The answer comes in parts; what came before a crash is kept.
 """
 
-import contextlib
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
 from hangdrill.certify.stacks import Stack
+from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE, own_id
+from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.launchers.agent_path import rank_package
 from hangdrill.model.fingerprint import Fingerprint
@@ -26,11 +28,16 @@ from hangdrill.model.fingerprint import Fingerprint
 __all__ = ["DEADLINE_S", "LEAST_TORCH", "Answer", "ask", "read_stack"]
 
 DEADLINE_S = 180.0
+MOST_BYTES = 64 * 1024 * 1024
+"""The longest answer: one of 2000 packages has a megabyte."""
 LEAST_TORCH = (2, 11)
 LEAST_PYTHON = (3, 10)
 MARK = "hangdrill.fingerprint "
-PARTS = ("packages", "torch_files", "machine", "elf", "extensions", "main")
+PARTS = ("packages", "changed", "torch_files", "machine", "elf", "extensions", "main")
 HOME = "hangdrill.rank.fingerprint"
+
+FLOOD = 1 << 16
+"""Stands for an exit code, and is none."""
 
 _BOOT = """
 import json, sys, types
@@ -85,15 +92,18 @@ def read_stack(
 def ask(
     python: str, environ: Mapping[str, str], *, interrupt: Interrupt | None = None, deadline_s: float = DEADLINE_S
 ) -> Answer:
-    """Run the script to its end, at most `deadline_s`; its whole session is ended in any case. Files and no pipes: what
-    outlives it cannot keep us waiting."""
+    """Run the script to its end, at most `deadline_s`; all that it started is ended in any case. Files and no pipes:
+    what outlives it cannot keep us waiting."""
+    run_id = f"fingerprint-{secrets.token_hex(6)}"
+    supervisor = Supervisor(run_id, own_id())
+    owned = {**environ, RUN_ID_VARIABLE: run_id, CONTROLLER_VARIABLE: "{}:{}".format(*own_id())}
     with TemporaryFile() as sources, TemporaryFile() as output, TemporaryFile() as complaints:
         sources.write(_sources())
         sources.seek(0)
         try:
             child = subprocess.Popen(
                 [python, "-c", _BOOT],
-                env=dict(environ),
+                env=owned,
                 cwd="/",
                 stdin=sources,
                 stdout=output,
@@ -102,10 +112,19 @@ def ask(
             )
         except OSError as error:
             return Answer(error=f"{python} does not start: {error.strerror}")
+        supervisor.adopt([child.pid])
+
+        def over() -> int | None:
+            """Its exit code, also of one that is ended here since it says far too much."""
+            return FLOOD if max(_size(output), _size(complaints)) > MOST_BYTES else child.poll()
+
         try:
-            code = Waiter(interrupt).until(child.poll, deadline_s=deadline_s)
+            code = Waiter(interrupt).until(over, deadline_s=deadline_s)
         finally:
-            _end(child)
+            supervisor.kill(Grace())
+            child.wait()
+        if code == FLOOD:
+            return Answer(error=f"{python} says more than {MOST_BYTES >> 20} MB: it is no Python")
         output.seek(0)
         complaints.seek(0)
         facts = _facts(output.read())
@@ -123,8 +142,8 @@ def _facts(output: bytes) -> dict[str, Any]:
     for line in output.decode(errors="replace").splitlines():
         if line.startswith(MARK):
             try:
-                facts.update(json.loads(line[len(MARK) :]))
-            except ValueError:  # the last one may be cut
+                facts.update(msgspec.json.decode(line[len(MARK) :], type=dict))
+            except (msgspec.DecodeError, RecursionError):  # the last one may be cut
                 continue
     return facts
 
@@ -134,17 +153,18 @@ def _why(python: str, code: int, complaints: bytes) -> str:
     if code == 0:
         return ""
     if code < 0:
-        return f"{python} was ended by {signal.Signals(-code).name}"
+        return f"{python} was ended by {_signal_name(-code)}"
     lines = [line for line in complaints.decode(errors="replace").splitlines() if line.strip()]
     return lines[-1].strip() if lines else f"{python} ended with exit code {code}"
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """Kill what is left of the session. Safe to repeat."""
-    if child.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+def _signal_name(number: int) -> str:
+    """A real-time signal has no name of its own."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def _size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
 def _sources() -> bytes:

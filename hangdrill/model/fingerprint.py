@@ -35,6 +35,10 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     files_digest: str = ""
     source: str = ""
     """Where it came from when it was not a registry: "git+https://...@commit", "editable:/src/x"; else empty."""
+    changed_files: tuple[str, ...] = ()
+    """Files that are not what was installed: gone, of another size or hash. The first of them, and how many more."""
+    changed_digest: str = ""
+    """Over what all of them are now."""
 
 
 class Extension(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +112,8 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
     cxx11_abi: bool | None = None
     changed_files: tuple[str, ...] = ()
     """Files of torch's distribution that are not what was installed: patched in place, or gone."""
+    changed_digest: str = ""
+    """Over what all of them are now."""
     nccl: str | None = None
     """Version of the NCCL or RCCL that is loaded with torch, from the library itself."""
     nccl_file: str = ""
@@ -180,7 +186,7 @@ def _identity(stack: Fingerprint) -> Iterator[tuple[str, str]]:
     yield "torch.wheel", stack.wheel
     yield "torch.build", " ".join(part for part in (stack.build, stack.cuda or stack.hip) if part)
     yield "torch.imports", stack.torch_error or "yes"
-    yield "torch.changed-files", ", ".join(stack.changed_files)
+    yield "torch.changed-files", _changed_text(stack.changed_files, stack.changed_digest)
     yield "nccl", stack.nccl or ""
     yield "driver", stack.driver or ""
     yield "gpus", _kinds(gpu.name for gpu in stack.gpus)
@@ -191,8 +197,13 @@ def _identity(stack: Fingerprint) -> Iterator[tuple[str, str]]:
         if not name.endswith(OF_ONE_HOST):
             yield f"env:{name}", value
     for package in stack.packages:
-        parts = (package.version, package.source, package.files_digest)
+        since = _changed_text(package.changed_files, package.changed_digest)
+        parts = (package.version, package.source, package.files_digest, since and f"changed since: {since}")
         yield f"package:{package.name}", " ".join(part for part in parts if part)
+
+
+def _changed_text(files: tuple[str, ...], digest: str) -> str:
+    return " ".join(part for part in (", ".join(files), digest and f"({digest})") if part)
 
 
 def _kinds(names: Iterable[str]) -> str:

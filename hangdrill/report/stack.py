@@ -33,6 +33,9 @@ def stack_rows(stack: Fingerprint) -> Iterator[tuple[str, str]]:
     yield "built for", build_text(stack)
     if stack.changed_files:
         yield "changed files", ", ".join(stack.changed_files)
+    for package in stack.packages:
+        if package.changed_files:
+            yield f"changed in {package.name}", ", ".join(package.changed_files)
     yield "python", f"{stack.python} ({stack.implementation}), {stack.executable}"
     yield "libc", stack.libc
     yield "driver", stack.driver or ""

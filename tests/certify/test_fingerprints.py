@@ -170,6 +170,75 @@ def test_a_file_of_torch_that_was_patched_in_place_is_named(made: Environment) -
     assert made.fingerprint().changed_files == ("torch/distributed/c10d.py",)
 
 
+CHANGES = {
+    "another version": ("numpy-2.3.1.dist-info/METADATA", "Metadata-Version: 2.1\nName: numpy\nVersion: 2.3.2\n"),
+    "a package added": ("scipy-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: scipy\nVersion: 1.0\n"),
+    "a package removed": ("numpy-2.3.1.dist-info", None),
+    "a file of another size": ("numpy/core.py", "x = 10\n"),
+    "a file removed": ("numpy/core.py", None),
+    "a file of torch, of the same size": ("torch/distributed/c10d.py", "x = 2\n"),
+    "a file of NCCL, of the same size": ("nvidia/nccl.conf", "NCCL_ALGO=Tree\n"),
+    "a file of an extension, of the same size": ("good/__init__.py", "y = 2\n"),
+}
+
+
+@pytest.fixture
+def whole(made: Environment, tmp_path: Path) -> Environment:
+    """Every kind of package, each as it was installed."""
+    (tmp_path / "lib").mkdir()
+    built(tmp_path / "lib", "libc10.so", "void f(void) {}", "-Wl,-soname,libc10.so")
+    linked = built(tmp_path, "good.so", "void g(void) {}", f"-L{tmp_path}/lib", "-Wl,--no-as-needed", "-lc10")
+    made.torch()
+    made.install("numpy", "2.3.1", {"numpy/core.py": b"x = 1\n"})
+    made.install("nvidia-nccl-cu13", "2.30.7", {"nvidia/nccl.conf": b"NCCL_ALGO=Ring\n"})
+    made.install("good-ext", "1.0", {"good/_c.so": linked.read_bytes(), "good/__init__.py": b"y = 1\n"})
+    return made
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_one_change_of_one_package_makes_it_another_stack(whole: Environment, change: str) -> None:
+    before = whole.fingerprint()
+    path, text = CHANGES[change]
+    at = whole.packages / path
+    if text is not None:
+        at.parent.mkdir(exist_ok=True)
+        at.write_text(text)
+    elif at.is_dir():
+        shutil.rmtree(at)
+    else:
+        at.unlink()
+    after = whole.fingerprint()
+    found = changes(before, after)
+    assert before.digest != after.digest
+    assert len(found) == 1, found
+    named = "torch.changed-files" if "torch" in change else "package:"
+    assert found[0].what.startswith(named)
+    assert path in found[0].after or "-info" in path
+
+
+def test_a_file_that_was_edited_twice_is_not_the_file_that_was_certified(whole: Environment) -> None:
+    texts = ("x = 10\n", "x = 11\n")
+    digests = []
+    for text in texts:
+        (whole.packages / "numpy/core.py").write_text(text)
+        digests.append(whole.fingerprint().digest)
+    assert digests[0] != digests[1]
+
+
+def test_packages_without_a_record_and_caches_are_no_changed_files(whole: Environment) -> None:
+    whole.install(
+        "here", "1.0", {"here.pth": b"/src/here\n"}, note='{"url": "file:///src", "dir_info": {"editable": 1}}'
+    )
+    (whole.packages / "bare-1.0.dist-info").mkdir()
+    (whole.packages / "bare-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: bare\nVersion: 1.0\n")
+    record = whole.packages / "numpy-2.3.1.dist-info" / "RECORD"
+    rows = ["numpy/x.pyc,sha256=AA,3", "../../bin/f2py,sha256=AA,3", "numpy-2.3.1.dist-info/INSTALLER,sha256=AA,3"]
+    record.write_text(record.read_text() + "\n".join([*rows, "numpy/unhashed.txt,,"]) + "\n")
+    found = whole.fingerprint()
+    assert {one.name: one.changed_files for one in found.packages if one.changed_files} == {}
+    assert found.changed_files == ()
+
+
 CHECK = "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcE"
 
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hangdrill.rank.fingerprint.changed import changes
 from hangdrill.rank.fingerprint.extensions import extensions, try_to_load
 from hangdrill.rank.fingerprint.machine import environment, machine
 from hangdrill.rank.fingerprint.packages import digest_of_all, packages
@@ -29,9 +30,11 @@ def main() -> None:
     facts, unknown = machine()
     files, more = torch_files()
     unknown += more
-    installed = packages()
     linked = extensions()
+    changed = changes(one["name"] for one in linked)
     facts.update(files)
+    facts.update(changed.pop("torch", {}))
+    installed = [{**one, **changed.get(one["name"], {})} for one in packages()]
     facts.update(
         executable=sys.executable,
         prefix=sys.prefix,

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["digest_of_all", "normalised", "packages", "recorded_files"]
+__all__ = ["UNSTABLE", "digest_of_all", "normalised", "packages", "recorded_files"]
 
 UNSTABLE = re.compile(r"(\.pyc|\.dist-info/(INSTALLER|REQUESTED|RECORD|direct_url\.json))$|^\.\./|/__editable__")
 """Files that differ between two equal installations: caches, scripts with the path of their Python, notes of pip."""
@@ -41,9 +41,10 @@ def _conda_packages() -> list[dict[str, str]]:
     return found
 
 
-def digest_of_all(tables: Sequence[dict[str, str]]) -> str:
-    """sha256 over every package: name, version, source and files."""
-    text = "\n".join(f"{t['name']}=={t['version']} {t['source']} {t['files_digest']}" for t in tables)
+def digest_of_all(tables: Sequence[dict[str, Any]]) -> str:
+    """sha256 over every package: name, version, source, files, and what was changed of them since."""
+    words = ("version", "source", "files_digest", "changed_digest")
+    text = "\n".join(" ".join((t["name"], *(t[word] for word in words if t.get(word)))) for t in tables)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

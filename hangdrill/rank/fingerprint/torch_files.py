@@ -1,20 +1,12 @@
-"""torch as it lies on the disk: version, commit, wheel and files that were changed. torch is not imported."""
+"""torch as it lies on the disk: version, commit and wheel. torch is not imported."""
 
 import ast
-import base64
-import hashlib
 import importlib.util
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hangdrill.rank.fingerprint.packages import recorded_files
-
 __all__ = ["torch_files"]
-
-HASHED = "torch/distributed/"
-"""Python files below it are compared by hash, all others by size: a patched collective is what matters here."""
-MOST_NAMED = 20
 
 
 def torch_files() -> tuple[dict[str, Any], list[str]]:
@@ -37,7 +29,6 @@ def torch_files() -> tuple[dict[str, Any], list[str]]:
         return facts, unknown
     facts.setdefault("torch", str(dist.version))
     facts["wheel"] = _wheel(dist)
-    facts["changed_files"] = _changed(dist)
     return facts, unknown
 
 
@@ -69,29 +60,3 @@ def _version(path: Path, unknown: list[str]) -> dict[str, Any]:
 def _wheel(dist: metadata.Distribution) -> str:
     tags = [line[5:] for line in (dist.read_text("WHEEL") or "").splitlines() if line.startswith("Tag: ")]
     return f"torch-{dist.version}-{tags[0]}" + (f" (+{len(tags) - 1} tags)" if tags[1:] else "") if tags else ""
-
-
-def _changed(dist: metadata.Distribution) -> list[str]:
-    """Files of torch that are gone, of another size, or (below torch/distributed) of another hash than installed."""
-    found = []
-    for path, digest, size in recorded_files(dist):
-        if not digest or not path.startswith("torch/"):
-            continue
-        file = Path(str(dist.locate_file(path)))
-        try:
-            changed = file.stat().st_size != int(size) if size else False
-            if not changed and path.startswith(HASHED) and path.endswith(".py"):
-                changed = not _same(file, digest)
-        except (OSError, ValueError):
-            changed = True
-        if changed:
-            found.append(path)
-    found.sort()
-    more = len(found) - MOST_NAMED
-    return [*found[:MOST_NAMED], f"and {more} more"] if more > 0 else found
-
-
-def _same(file: Path, digest: str) -> bool:
-    algorithm, _, text = digest.partition("=")
-    own = hashlib.new(algorithm, file.read_bytes()).digest()
-    return base64.urlsafe_b64encode(own).rstrip(b"=").decode() == text.rstrip("=")
