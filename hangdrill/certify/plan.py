@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from hangdrill.certify.nodes_plan import node_mistakes, with_node_count
+from hangdrill.certify.plan_bounds import beyond_reason
 from hangdrill.drill.scenario_shape import Problem, convert, nearest, usage_error
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.errors import UsageError
@@ -45,9 +46,11 @@ class LoadedPlan(msgspec.Struct, frozen=True, kw_only=True):
 def load_plan(path: Path, environ: Mapping[str, str]) -> LoadedPlan:
     """Read and check a plan. UsageError with all mistakes at once."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        with path.open("rb") as file:  # its size alone says nothing of a device or a pipe
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
             raise UsageError("the file is larger than 1 MB: no plan", where=str(path))
-        text = path.read_text(encoding="utf-8")
+        text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else str(error)
         hint = "docs/certify.md shows how to write one"
@@ -61,6 +64,8 @@ def plan_of(text: str, *, path: Path, environ: Mapping[str, str]) -> LoadedPlan:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"not valid TOML: {error}", where=str(path), next_step="mend the line") from error
+    except RecursionError as error:
+        raise UsageError("lists in lists without end", where=str(path), next_step="write a plan") from error
     of_paths: list[Problem] = []
     plan, problems = convert(_with_paths(data, path.absolute().parent, environ, of_paths), CertifyPlan)
     problems += of_paths
@@ -134,6 +139,7 @@ def _mistakes(plan: CertifyPlan) -> Iterator[Problem]:
     if work.script is not None and not Path(work.script).is_file():
         yield Problem("workload.script", f'no such script "{work.script}"', "name it from the plan's directory")
     yield from node_mistakes(plan)
+    yield from beyond_reason(plan)
     yield from _stack_mistakes(plan)
     yield from _ring_mistakes(plan)
 
