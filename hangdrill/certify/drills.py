@@ -5,6 +5,7 @@ candidate does not is a difference. On gloo torch leaves none on either: that is
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -18,6 +19,8 @@ from hangdrill.model.scenario import Before, Expect, Fault, FaultKind, Job, Reco
 from hangdrill.model.verdict import Verdict
 
 __all__ = [
+    "IMPORT_S",
+    "WITHIN_S",
     "AloneCell",
     "DrillCell",
     "alone_line",
@@ -176,9 +179,9 @@ def hold_scenario(
 
 
 def drill_on(
-    context: CellContext, stack: str, scenario: Scenario, *, name: str
+    context: CellContext, stack: str, scenario: Scenario, *, name: str, cwd: Path | None = None
 ) -> tuple[DrillResult, tuple[EvidenceFile, ...]]:
-    """Run it on that stack, in the cell's directory. Raises MachineError, Interrupted."""
+    """Run it on that stack, in the cell's directory. cwd: of a script's job. Raises MachineError, Interrupted."""
     run_dir = context.cell_dir / name
     result = run_drill(
         name,
@@ -188,6 +191,7 @@ def drill_on(
         environ=context.job_environ(stack),
         listener=context.listener,
         interrupt=context.interrupt,
+        cwd=cwd,
     )
     return result, context.evidence(*(run_dir / file for file in FILES if (run_dir / file).is_file()))
 

@@ -9,6 +9,7 @@ from hangdrill.certify.checkpoints import checkpoint_cells
 from hangdrill.certify.controls import control_cells
 from hangdrill.certify.drills import drill_cells
 from hangdrill.certify.rollback import rollback_cells
+from hangdrill.certify.script_cells import script_cells
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.errors import InternalError
 
@@ -19,6 +20,7 @@ SOURCES: tuple[Callable[[CertifyPlan], Sequence[Cell]], ...] = (
     binding_cells,
     canary_cells,
     drill_cells,
+    script_cells,
     checkpoint_cells,
     rollback_cells,
 )

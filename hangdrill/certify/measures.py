@@ -9,7 +9,7 @@ from hangdrill.certify.compare_samples import Limit
 from hangdrill.model.certify_plan import UNIT_OF, CertifyPlan, Measure, Threshold, Topology
 from hangdrill.model.receipt import Item
 
-__all__ = ["LIMITS", "PART_OF", "Measured", "is_wanted", "limit_of", "measured_of", "parts_of", "sizes_bytes"]
+__all__ = ["LIMITS", "MEGA", "PART_OF", "Measured", "is_wanted", "limit_of", "measured_of", "parts_of", "sizes_bytes"]
 
 MEGA = 1e6
 TWO = 2

@@ -22,6 +22,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from hangdrill.drill.collector_command import check_target
 from hangdrill.drill.gpus import check_gpus, spread
 from hangdrill.drill.inspection import COLLECTED
@@ -62,8 +64,9 @@ def run_drill(
     interrupt: Interrupt | None = None,
     launcher: Launcher | None = None,
     road_for: Callable[[Plan, RunLayout], Road] = make_road,
+    cwd: Path | None = None,
 ) -> DrillResult:
-    """Run one drill and judge it.
+    """Run one drill and judge it. cwd: of the job; None: where a script's job starts is where the user stands.
 
     Raises UsageError or MachineError when it cannot be started, Interrupted when the user or a signal stops it: then
     everything that it started has been ended, and the run directory keeps what was collected.
@@ -75,6 +78,8 @@ def run_drill(
             interrupt = stack.enter_context(Interrupt())
             stack.enter_context(handling_signals(interrupt))
         plan = plan_drill(scenario, name=name, run_dir=run_dir, python=python, environ=environ, run_id=new_run_id())
+        if cwd is not None:
+            plan = msgspec.structs.replace(plan, cwd=str(cwd))
         if launcher is None:
             check_gpus(scenario, environ)
             check_target(scenario)

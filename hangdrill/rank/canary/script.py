@@ -1,4 +1,4 @@
-"""`torchrun ... -m hangdrill.rank.canary.script OUT PLACEMENT SCRIPT [ARGS...]`: run a user's script and count its work.
+"""`torchrun ... -m hangdrill.rank.canary.script OUT PLACEMENT SCRIPT [ARGS...]`: run a script and count its work.
 
 The script runs as it would without this: torch is imported when the script imports it, so a variable that the script
 sets before counts; the interpreter ends as it always does, and the exit status is the script's own. Every rank leaves
