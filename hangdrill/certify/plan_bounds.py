@@ -45,10 +45,10 @@ def _numbers(plan: CertifyPlan) -> Iterator[Problem]:
         yield from between("valid_days", plan.valid_days, 1, MOST_DAYS)
     yield from between("seed", plan.seed, 0, LARGEST_SEED)
     for measure, threshold in plan.thresholds.items():
-        for name, most in (("ratio", MOST_RATIO), ("absolute", MOST_AMOUNT)):
+        for name, limit in (("ratio", MOST_RATIO), ("absolute", MOST_AMOUNT)):
             value = getattr(threshold, name)
             if value is not None and not value < 0:
-                yield from between(f"thresholds.{measure.value}.{name}", value, 0, most)
+                yield from between(f"thresholds.{measure.value}.{name}", value, 0, limit)
     if plan.price is not None and not plan.price.per_hour <= 0:
         yield from between("price.per_hour", plan.price.per_hour, 0, MOST_AMOUNT, above=True)
 
