@@ -23,7 +23,18 @@ from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError
 
-__all__ = ["Action", "Job", "JobEnd", "built_in_command", "run_job", "script_command", "tail_of"]
+__all__ = [
+    "ENDING",
+    "Action",
+    "Job",
+    "JobEnd",
+    "built_in_command",
+    "environ_of",
+    "last_error",
+    "run_job",
+    "script_command",
+    "tail_of",
+]
 
 Action = Literal["save", "restore", "read"]
 ENDING = Grace(int_s=0, term_s=3.0, kill_s=10.0)
@@ -128,7 +139,7 @@ def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
     run_id = f"checkpoint-{secrets.token_hex(6)}"
     supervisor = Supervisor(run_id, own_id())
     began_s = time.monotonic()
-    started = start_local(job.command, environ=_environ(job, run_id), cwd=str(job.cwd), log_path=str(job.log))
+    started = start_local(job.command, environ=environ_of(job, run_id), cwd=str(job.cwd), log_path=str(job.log))
     supervisor.adopt(started.pids())
     exit_code = None
     try:
@@ -144,7 +155,7 @@ def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
         exit_code=exit_code,
         took_s=time.monotonic() - began_s,
         rank_signal=int(killed.group(1)) if killed is not None else None,
-        last_line=_last_error(text),
+        last_line=last_error(text),
         unended=len(ended.survivors),
     )
 
@@ -159,7 +170,7 @@ def tail_of(log: Path) -> str:
         return ""
 
 
-def _last_error(text: str) -> str:
+def last_error(text: str) -> str:
     """The last line that looks like a Python error, before torchrun's own, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(\[rank\d+\]:? ?)?[\w.]*(Error|Exception)\b", line)]
@@ -167,7 +178,8 @@ def _last_error(text: str) -> str:
     return (own or errors or lines or [""])[-1][:300]
 
 
-def _environ(job: Job, run_id: str) -> dict[str, str]:
+def environ_of(job: Job, run_id: str) -> dict[str, str]:
+    """The job's environment, with the marks by which its processes are found."""
     inherited = {
         name: value
         for name, value in job.environ.items()

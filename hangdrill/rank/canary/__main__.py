@@ -12,6 +12,7 @@ import os
 import time
 
 from hangdrill.rank.canary.cores import keep_to_own_cores
+from hangdrill.rank.canary.lease import end_with_lease
 from hangdrill.rank.canary.options import parse_options
 from hangdrill.rank.canary.record import Record
 from hangdrill.rank.canary.switch import plant_before_import, switch_facts
@@ -19,6 +20,7 @@ from hangdrill.rank.canary.switch import plant_before_import, switch_facts
 
 def main() -> None:
     """Measure what the command line names."""
+    end_with_lease(os.environ)
     options = parse_options()
     plant_before_import(options.plants, os.environ)
     record = Record.from_environment(options.out, os.environ)

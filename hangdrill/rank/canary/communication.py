@@ -49,18 +49,19 @@ def latency(job: "Job") -> None:
 
 
 def p2p(job: "Job") -> None:
-    """Between ranks 0 and 1, by send and recv, there and back; the others wait. RuntimeError in a world of one.
+    """Between rank 0 and its peer, by send and recv, there and back; the others wait. RuntimeError without a peer.
 
     The first transfer is noted by itself: ProcessGroupNCCL makes another communicator for it.
     """
-    if job.world_size < 2:
-        raise RuntimeError("a transfer needs two ranks")
+    peer = job.options.peer
+    if not 0 < peer < job.world_size:
+        raise RuntimeError(f"a transfer needs two ranks, and there is no rank {peer}")
     warm_clocks(job.device)
     job.meet("p2p")
-    if job.rank < 2:
+    if job.rank in (0, peer):
         _first_transfer(job)
         operations = {
-            f"p2p_{size}_s": Timed(partial(_there_and_back, _buffer(job, size), job.rank), _batch(job, size))
+            f"p2p_{size}_s": Timed(partial(_there_and_back, _buffer(job, size), job.rank, peer), _batch(job, size))
             for size in job.options.sizes_bytes
         }
         job.record.measures |= timed_in_turn(operations, job.device, rounds=ROUNDS[job.large])
@@ -71,7 +72,7 @@ def _first_transfer(job: "Job") -> None:
     buffer = _buffer(job, FLOAT_BYTES)
     synchronize(job.device)
     before_bytes, began_s = held_bytes(job.device), time.perf_counter()
-    _there_and_back(buffer, job.rank)
+    _there_and_back(buffer, job.rank, job.options.peer)
     synchronize(job.device)
     job.record.measures["first_p2p_s"] = time.perf_counter() - began_s
     job.record.measures["first_p2p_bytes"] = max(0, held_bytes(job.device) - before_bytes)
@@ -85,10 +86,10 @@ def _batch(job: "Job", size_bytes: int) -> int:
     return (LARGE_BATCH if size_bytes >= LARGE_BYTES[job.large] else BATCH)[job.large]
 
 
-def _there_and_back(buffer: Any, rank: int) -> None:
+def _there_and_back(buffer: Any, rank: int, peer: int) -> None:
     if rank == 0:
-        dist.send(buffer, 1)
-        dist.recv(buffer, 1)
+        dist.send(buffer, peer)
+        dist.recv(buffer, peer)
     else:
         dist.recv(buffer, 0)
         dist.send(buffer, 0)

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.rendezvous import rendezvous
 
 from hangdrill.rank.canary.device import choose_device, held_bytes, peak_bytes, start_context, synchronize
 from hangdrill.rank.canary.meeting import Meeting
 from hangdrill.rank.canary.options import Options
 from hangdrill.rank.canary.record import Record
+from hangdrill.rank.canary.stores import StoreMeeting, base_store
 from hangdrill.rank.canary.switch import creators, plant_too_late
 from hangdrill.rank.files import wait_until
 from hangdrill.rank.groups import backend_class
@@ -34,7 +34,7 @@ class Job:
     options: Options
     record: Record
     device: Any
-    meet: Meeting
+    meet: Callable[[str], None]
 
     @property
     def rank(self) -> int:
@@ -65,8 +65,7 @@ def run_job(options: Options, record: Record) -> None:
     if options.go is not None:
         _wait_for(options.go, record)
     device = choose_device(options.backend, options.bind, record.facts["local_rank"])
-    meet = Meeting(options.out, rank=record.rank, world_size=record.world_size, attempt=record.attempt)
-    job = Job(options, record, device, meet)
+    job = Job(options, record, device, _meeting(options, record))
     _part(job, "init", _init)
     if "init" not in record.failed:
         again = record.attempt > 0  # started again by torchrun, after the last rank died
@@ -77,6 +76,13 @@ def run_job(options: Options, record: Record) -> None:
     record.save()
     if {"init", "shutdown"} & record.failed.keys():
         os._exit(FAILED)  # a half-made group may never end by itself
+
+
+def _meeting(options: Options, record: Record) -> Callable[[str], None]:
+    """Files that another node's ranks make may be seen late, on a network file system by a minute."""
+    if options.meet == "store":
+        return StoreMeeting(world_size=record.world_size, timeout_s=options.timeout_s)
+    return Meeting(options.out, rank=record.rank, world_size=record.world_size, attempt=record.attempt)
 
 
 def _wait_for(go: Path, record: Record) -> None:
@@ -137,9 +143,7 @@ def _init(job: Job) -> None:
 def _store(options: Options) -> Any:
     """As init_process_group makes it, and before it is timed: a rank that comes before rank 0 listens sleeps for up to
     a second, by chance, which says nothing of a stack."""
-    store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=options.timeout_s)))
-    store.set_timeout(timedelta(seconds=options.timeout_s))
-    return dist.PrefixStore("default_pg", store)
+    return dist.PrefixStore("default_pg", base_store(options.timeout_s))
 
 
 def _first_collective(device: Any) -> float:
@@ -184,3 +188,4 @@ def _shutdown(job: Job) -> None:
     began_s = time.perf_counter()
     dist.destroy_process_group()
     job.record.measures["destroy_s"] = time.perf_counter() - began_s
+    base_store.cache_clear()

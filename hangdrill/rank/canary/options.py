@@ -17,7 +17,9 @@ PLANTS = ("missing", "late", "value")
 class Options:
     """sizes_bytes: of the messages that are timed. limit_s: of one part, after which the process writes its stacks and
     ends. plants: mistakes made on purpose, "missing:RANK", "late:RANK" or "value:RANK=TEXT".
-    go: a file that is waited for once torch is imported, so that a job can be made ready while another one measures."""
+    go: a file that is waited for once torch is imported, so that a job can be made ready while another one measures.
+    meet: where the ranks wait for each other, in files or, over several nodes, in the store.
+    peer: the rank with which rank 0 exchanges messages; over several nodes the first one of another node."""
 
     out: Path
     backend: str
@@ -31,6 +33,8 @@ class Options:
     seed: int
     plants: tuple[str, ...]
     go: Path | None
+    meet: str
+    peer: int
 
 
 def parse_options() -> Options:
@@ -48,6 +52,8 @@ def parse_options() -> Options:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--plant", dest="plants", type=_plant, action="append", default=[])
     parser.add_argument("--go", type=Path)
+    parser.add_argument("--meet", choices=("files", "store"), default="files")
+    parser.add_argument("--peer", type=int, default=1)
     given = vars(parser.parse_args())
     return Options(**{**given, "plants": tuple(given["plants"])})
 
