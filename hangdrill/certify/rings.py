@@ -48,7 +48,7 @@ def open_ring(ring: RingPlan, candidate: Stack, *, now: datetime, environ: Mappi
         missing = "ring.receipt_before" if ring.receipt_before is None else "ring.key"
         raise _closed(ring, f"the plan has no {missing}", f"certify {before} first, sign that, and name it in the plan")
     file = Path(ring.receipt_before)
-    found = verify_receipt(file, Path(ring.key), now=now, environ=environ, look_at_stack=False)
+    found = verify_receipt(file, (Path(ring.key),), now=now, environ=environ, look_at_stack=False)
     bad = next((answer for answer in found.answers if answer.verdict is not Verdict.PASS), None)
     if bad is not None or found.receipt is None:
         why = f"the receipt before is not valid: {bad.question}: {bad.detail}" if bad is not None else "no receipt"

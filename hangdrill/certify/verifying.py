@@ -5,7 +5,7 @@ looked at (a stack that is not on this host) is UNKNOWN.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -27,24 +27,27 @@ CHUNK_BYTES = 1 << 20
 
 def verify_receipt(
     file: Path,
-    key: Path,
+    keys: Sequence[Path],
     *,
+    threshold: int | None = None,
     now: datetime,
     environ: Mapping[str, str],
     python: str | None = None,
     look_at_stack: bool = True,
     interrupt: Interrupt | None = None,
 ) -> Verification:
-    """Ask everything. python: of the candidate, when it is not where the receipt says. UsageError: no such file."""
+    """Ask everything. keys: all of them must have signed, or `threshold` of them. python: of the candidate, when it is
+    not where the receipt says. UsageError: no such file."""
     try:
-        statement = open_envelope(read_bytes(file), key)
+        statement = open_envelope(read_bytes(file), *keys, threshold=threshold)
     except SignatureProblem as problem:
         hint = "ask for the receipt and the key again, from whoever made them; trust nothing in this one"
         answer = Answer(question="signature", verdict=Verdict.FAIL, detail=str(problem), mend=hint)
         return Verification(file=str(file), verdict=Verdict.FAIL, answers=(answer,))
     receipt = statement.predicate
+    which = "the given key" if len(keys) == 1 else f"{threshold or 'all'} of the {len(keys)} given keys"
     answers = [
-        Answer(question="signature", verdict=Verdict.PASS, detail=f"signed with the given key, by {receipt.who}"),
+        Answer(question="signature", verdict=Verdict.PASS, detail=f"signed with {which}, made by {receipt.who}"),
         _dates(receipt, now),
         *([_stack(receipt.candidate, environ, python, interrupt)] if look_at_stack else ()),
         *_evidence(receipt.artifacts, file.absolute().parent),
@@ -57,9 +60,10 @@ def verify_receipt(
 def read_bytes(file: Path) -> bytes:
     """The whole file. UsageError when it cannot be read, or is far too large for a receipt."""
     try:
-        if file.stat().st_size > MAX_FILE_BYTES:
-            raise UsageError("the file is larger than 256 MB: no receipt", where=str(file))
-        return file.read_bytes()
+        with file.open("rb") as opened:  # its size alone says nothing of a device or a pipe
+            if file.stat().st_size <= MAX_FILE_BYTES and len(data := opened.read(MAX_FILE_BYTES + 1)) <= MAX_FILE_BYTES:
+                return data
+        raise UsageError("the file is larger than 256 MB: no receipt", where=str(file))
     except OSError as error:
         raise UsageError(f"cannot read the receipt: {error.strerror}", where=str(file)) from error
 

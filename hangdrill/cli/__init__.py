@@ -16,7 +16,7 @@ from hangdrill.cli.compare import compare
 from hangdrill.cli.deliver import deliver
 from hangdrill.cli.exits import Commands, drop_output, exit_code_of
 from hangdrill.cli.incident import collect, diagnose
-from hangdrill.cli.keys import keygen, verify
+from hangdrill.cli.keys import keygen, sign, verify
 from hangdrill.cli.look import list_command, schema, show
 from hangdrill.cli.manifest import manifest
 from hangdrill.cli.past import check, clean
@@ -58,6 +58,7 @@ for command in (
     stack,
     certify,
     verify,
+    sign,
     keygen,
     compare,
     checkpoint,

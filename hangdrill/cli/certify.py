@@ -11,6 +11,8 @@ import click
 from hangdrill.cli.output import console, print_json, write_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hangdrill.certify.plan import LoadedPlan
     from hangdrill.model.receipt import Receipt
 
@@ -25,7 +27,13 @@ PASSPHRASE_VARIABLE = "HANGDRILL_KEY_PASSPHRASE"
 @click.option("--resume", is_flag=True, help="Go on in --out: cells that have ended there are not run again.")
 @click.option("--only", multiple=True, metavar="PATTERN", help="Run these cells alone: canary, 'canary/dp/*'.")
 @click.option("--dry-run", is_flag=True, help="Print the matrix and how long it will take; start nothing.")
-@click.option("--sign", type=click.Path(path_type=Path, dir_okay=False), metavar="KEY", help="Sign with this key.")
+@click.option(
+    "--sign",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="KEY",
+    help="Sign with this key; several, once for each signature.",
+)
 @click.option("--who", help="Who certifies.  [default: user@host]")
 @click.option("--json", "as_json", is_flag=True, help="The receipt, hangdrill.receipt/1, on stdout.")
 def certify(
@@ -35,7 +43,7 @@ def certify(
     resume: bool,
     only: tuple[str, ...],
     dry_run: bool,
-    sign: Path | None,
+    sign: tuple[Path, ...],
     who: str | None,
     as_json: bool,
 ) -> int:
@@ -84,19 +92,17 @@ def _run(
     *,
     resume: bool,
     only: tuple[str, ...],
-    sign: Path | None,
+    sign: tuple[Path, ...],
     who: str,
     as_json: bool,
 ) -> "Receipt":
     from hangdrill.certify.out import Out
     from hangdrill.certify.run import certify as run_plan
-    from hangdrill.certify.signing import can_sign, sign_receipt, signed_by
+    from hangdrill.certify.signing import signed_by
     from hangdrill.report.certifying import PlainWatcher, print_receipt
     from hangdrill.report.checklist import checklist_html, checklist_markdown
 
-    secret = functools.cache(passphrase)
-    if sign is not None:
-        can_sign(sign, passphrase=secret)  # asked and said now, and not after hours of measuring
+    secrets = _readable(sign)  # asked and said now, and not after hours of measuring
     screen = console(stderr=as_json)
     receipt = run_plan(
         loaded,
@@ -110,8 +116,8 @@ def _run(
     )
     out, key_id = Out(out_dir), ""
     out.envelope.unlink(missing_ok=True)  # of an earlier run: it says something else
-    if sign is not None:
-        envelope = sign_receipt(receipt, sign, passphrase=secret)
+    if secrets:
+        envelope = _signed(receipt, secrets)
         write_file(out.envelope, envelope)
         key_id = signed_by(envelope)
     write_file(out.checklist, checklist_markdown(receipt, key_id=key_id).encode())
@@ -119,11 +125,35 @@ def _run(
     if as_json:
         print_json(receipt)
     else:
-        print_receipt(screen, receipt, out_dir, signed=sign is not None)
+        print_receipt(screen, receipt, out_dir, signed=bool(secrets))
     return receipt
 
 
-def passphrase() -> bytes | None:
+def _readable(keys: tuple[Path, ...]) -> "dict[Path, Callable[[], bytes | None]]":
+    """Each key, with how to get its passphrase. UsageError for one that cannot sign, or is named twice."""
+    from hangdrill.certify.signing import can_sign
+    from hangdrill.model.errors import UsageError
+
+    secrets: dict[Path, Callable[[], bytes | None]] = {
+        key: functools.cache(functools.partial(passphrase, key)) for key in keys
+    }
+    ids = [can_sign(key, passphrase=secret) for key, secret in secrets.items()]
+    if len(set(ids)) < len(keys):
+        raise UsageError("the same key twice is one signature", where="--sign", next_step="name different keys")
+    return secrets
+
+
+def _signed(receipt: "Receipt", secrets: "dict[Path, Callable[[], bytes | None]]") -> bytes:
+    from hangdrill.certify.signing import add_signature, sign_receipt
+
+    (first, secret), *more = secrets.items()
+    envelope = sign_receipt(receipt, first, passphrase=secret)
+    for key, secret in more:
+        envelope = add_signature(envelope, key, passphrase=secret)
+    return envelope
+
+
+def passphrase(key: Path | None = None) -> bytes | None:
     """Of an encrypted key: from HANGDRILL_KEY_PASSPHRASE, else asked for at a terminal; None without either."""
     import sys
 
@@ -131,7 +161,7 @@ def passphrase() -> bytes | None:
         return text.encode()
     if not sys.stdin.isatty():
         return None
-    return str(click.prompt("Passphrase of the key", hide_input=True, err=True)).encode()
+    return str(click.prompt(f"Passphrase of {key or 'the key'}", hide_input=True, err=True)).encode()
 
 
 def utc_now() -> datetime:

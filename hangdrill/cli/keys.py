@@ -1,4 +1,4 @@
-"""`hangdrill keygen` and `hangdrill verify`: the keys of receipts, and whether a signed receipt is still good."""
+"""`hangdrill keygen`, `sign` and `verify`: the keys of receipts, one signature more, and whether a receipt is good."""
 
 import os
 from datetime import datetime, timezone
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from hangdrill.cli.output import console, print_json
+from hangdrill.cli.output import console, print_json, write_file
 
-__all__ = ["keygen", "verify"]
+__all__ = ["keygen", "sign", "verify"]
 
 
 @click.command()
@@ -18,7 +18,7 @@ __all__ = ["keygen", "verify"]
 @click.option("--encrypt", is_flag=True, help="Protect it by a passphrase: HANGDRILL_KEY_PASSPHRASE, or asked for.")
 def keygen(private: Path, *, encrypt: bool) -> None:
     """Make an Ed25519 key pair: FILE (hangdrill-key.pem, for signing, keep it secret) and FILE.pub (for verifying)."""
-    from hangdrill.certify.signing import make_keys
+    from hangdrill.certify.key_files import make_keys
 
     public = private.with_name(f"{private.name}.pub")
     key_id = make_keys(private, public, passphrase=_new_passphrase() if encrypt else None)
@@ -40,15 +40,67 @@ def _new_passphrase() -> bytes:
 
 @click.command()
 @click.argument("receipt", type=click.Path(path_type=Path, dir_okay=False), metavar="RECEIPT")
-@click.option("--key", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The public key, KEY.pub.")
+@click.option(
+    "--key",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Your private key, of `hangdrill keygen`.",
+)
+def sign(receipt: Path, *, key: Path) -> None:
+    """Add your signature to a signed receipt (OUT/receipt.dsse.json): read its page, and verify it, before.
+
+    The signatures that are there stay. A checklist beside it is written again, with the ids of all keys.
+    """
+    from hangdrill.certify.signing import SignatureProblem, add_signature, read_statement, signed_by
+    from hangdrill.certify.verifying import read_bytes
+    from hangdrill.cli.certify import passphrase
+    from hangdrill.model.errors import UsageError
+    from hangdrill.report.checklist import checklist_html, checklist_markdown
+
+    try:
+        envelope = add_signature(read_bytes(receipt), key, passphrase=lambda: passphrase(key))
+    except SignatureProblem as problem:
+        hint = "`hangdrill certify --sign` makes one; a receipt.json alone is signed by it too, with --resume"
+        raise UsageError(str(problem), where=str(receipt), next_step=hint) from problem
+    write_file(receipt, envelope)
+    found, ids = read_statement(envelope).predicate, signed_by(envelope)
+    for name, page in (("checklist.md", checklist_markdown), ("checklist.html", checklist_html)):
+        if (receipt.parent / name).is_file():
+            write_file(receipt.parent / name, page(found, key_id=ids).encode())
+    click.echo(f"{found.verdict.value.upper()}  {found.title}, valid until {found.valid_until}")
+    click.echo(f"signed with the keys {ids}")
+
+
+@click.command()
+@click.argument("receipt", type=click.Path(path_type=Path, dir_okay=False), metavar="RECEIPT")
+@click.option(
+    "--key",
+    "keys",
+    required=True,
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The public key, KEY.pub. Several: each of them must have signed.",
+)
+@click.option(
+    "--threshold", type=click.IntRange(min=1), metavar="N", help="So many of the keys are enough.  [default: all]"
+)
 @click.option("--python", help="The candidate's Python here.  [default: where the receipt says]")
 @click.option("--no-stack", is_flag=True, help="Do not look at the stack: only the signature, dates and evidence.")
 @click.option("--at", metavar="DATE", help="As of this day (2027-03-31), instead of now.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.verification/1.")
-def verify(receipt: Path, *, key: Path, python: str | None, no_stack: bool, at: str | None, as_json: bool) -> int:
+def verify(
+    receipt: Path,
+    *,
+    keys: tuple[Path, ...],
+    threshold: int | None,
+    python: str | None,
+    no_stack: bool,
+    at: str | None,
+    as_json: bool,
+) -> int:
     """Is a signed receipt (OUT/receipt.dsse.json) still good?
 
-    It is not when a byte of it was changed, another key signed it, its date is over, its stack has changed, a file of
+    It is not when a byte of it was changed, a key did not sign it, its date is over, its stack has changed, a file of
     its evidence has changed, or its verdict is not PASS.
     """
     from hangdrill.certify.verifying import verify_receipt
@@ -58,7 +110,8 @@ def verify(receipt: Path, *, key: Path, python: str | None, no_stack: bool, at: 
     with Interrupt() as interrupt, handling_signals(interrupt):
         found = verify_receipt(
             receipt,
-            key,
+            keys,
+            threshold=threshold,
             now=_at(at),
             environ=os.environ,
             python=python,

@@ -12,6 +12,7 @@ import pytest
 from fake_pythons import fake_python
 from sample_receipts import line, receipt
 
+from hangdrill.certify.key_files import key_id_of
 from hangdrill.certify.signing import sign_receipt
 from hangdrill.cli import run_command
 from hangdrill.drill.waiting import Waiter
@@ -105,6 +106,37 @@ def test_verify_ends_with_the_verdict(tmp_path: Path, verdict: Verdict, capsys: 
     words = ["verify", str(tmp_path / "r.json"), "--key", str(tmp_path / "k.pub"), "--no-stack", "--at", "2026-12-01"]
     assert run_command(words) == verdict.exit_code
     assert verdict.value.upper() in capsys.readouterr().out
+
+
+def test_a_second_person_signs_the_receipt_and_verify_wants_both(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engineer, owner, third = (str(tmp_path / name) for name in ("engineer", "owner", "third"))
+    out, file = tmp_path / "out", str(tmp_path / "out" / "receipt.dsse.json")
+    for key in (engineer, owner, third):
+        assert run_command(["keygen", key]) == 0
+    words = ["verify", file, "--no-stack", "--json", "--key", f"{engineer}.pub", "--key", f"{owner}.pub"]
+
+    def signature(*more: str) -> str:
+        capsys.readouterr()
+        run_command([*words, *more])
+        return str(json.loads(capsys.readouterr().out)["answers"][0]["verdict"])
+
+    certified = ["certify", str(plan), "--out", str(out)]
+    assert run_command([*certified, "--sign", engineer, "--sign", engineer]) == 64
+    run_command([*certified, "--sign", engineer])
+    assert signature() == "fail"
+    assert run_command(["sign", file, "--key", owner]) == 0
+    assert (signature(), signature("--threshold", "1")) == ("pass", "pass")
+    assert key_id_of(tmp_path / "owner.pub") in (out / "checklist.md").read_text()
+    assert run_command(["sign", file, "--key", owner]) == 64
+    assert run_command(["sign", str(out / "receipt.json"), "--key", third]) == 64
+    assert (signature("--key", f"{third}.pub"), signature("--key", f"{third}.pub", "--threshold", "2")) == (
+        "fail",
+        "pass",
+    )
+    run_command([*certified, "--resume", "--sign", owner, "--sign", engineer])
+    assert signature() == "pass"
 
 
 @pytest.mark.parametrize("words", [["--sign", "none.pem"], ["--only", "nonsense"], ["--resume"]], ids=" ".join)

@@ -8,7 +8,8 @@ import pytest
 from sample_receipts import fingerprint, line, receipt, record
 
 from hangdrill.certify.compare import compare_receipts, read_receipt
-from hangdrill.certify.signing import make_keys, sign_receipt
+from hangdrill.certify.key_files import make_keys
+from hangdrill.certify.signing import sign_receipt
 from hangdrill.model.certification import LineChange, ReceiptComparison
 from hangdrill.model.errors import UsageError
 from hangdrill.model.receipt import Difference, Receipt

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from sample_receipts import fingerprint, receipt
 
+from hangdrill.certify.key_files import make_keys
 from hangdrill.certify.rings import RingBefore, open_ring, ring_before
-from hangdrill.certify.signing import make_keys, sign_receipt
+from hangdrill.certify.signing import sign_receipt
 from hangdrill.certify.stacks import Stack
 from hangdrill.model.certify_plan import RingPlan
 from hangdrill.model.errors import UsageError

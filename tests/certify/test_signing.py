@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sample_receipts import receipt
 
+from hangdrill.certify.key_files import key_id_of, make_keys
 from hangdrill.certify.signing import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
     SignatureProblem,
-    key_id_of,
-    make_keys,
+    add_signature,
     open_envelope,
     read_statement,
     sign_receipt,
@@ -145,3 +145,43 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ec.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     with pytest.raises(UsageError, match="no Ed25519 key"):
         sign_receipt(receipt(), tmp_path / "ec.pem", passphrase=nothing)
+
+
+def test_both_signatures_are_wanted_and_neither_replaces_the_other(keys: tuple[Path, Path], tmp_path: Path) -> None:
+    make_keys(tmp_path / "owner.pem", tmp_path / "owner.pub")
+    first = sign_receipt(receipt(), keys[0], passphrase=nothing)
+    both = add_signature(first, tmp_path / "owner.pem", passphrase=nothing)
+    wanted = (keys[1], tmp_path / "owner.pub")
+    assert open_envelope(both, *wanted).predicate == receipt()
+    assert [open_envelope(both, key).predicate for key in wanted] == [receipt()] * 2
+    assert signed_by(both) == ", ".join(map(key_id_of, wanted))
+    with pytest.raises(SignatureProblem, match="2 of these keys must have signed it, and 1 did"):
+        open_envelope(first, *wanted)
+    assert open_envelope(first, *wanted, threshold=1).predicate == receipt()
+
+
+def test_a_signature_of_a_given_key_that_does_not_fit_is_refused_whatever_the_threshold(
+    keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    make_keys(tmp_path / "owner.pem", tmp_path / "owner.pub")
+    both = add_signature(
+        sign_receipt(receipt(), keys[0], passphrase=nothing), tmp_path / "owner.pem", passphrase=nothing
+    )
+    signatures = json.loads(both)["signatures"]
+    forged = both.replace(signatures[1]["sig"].encode(), signatures[0]["sig"].encode())
+    with pytest.raises(SignatureProblem, match="does not fit"):
+        open_envelope(forged, keys[1], tmp_path / "owner.pub", threshold=1)
+    assert open_envelope(forged, keys[1]).predicate == receipt()  # who does not ask for the owner's
+
+
+def test_one_key_named_twice_counts_once(keys: tuple[Path, Path], signed: bytes) -> None:
+    with pytest.raises(UsageError, match="2 signatures are wanted, of 1 keys"):
+        open_envelope(signed, keys[1], keys[1], threshold=2)
+    with pytest.raises(UsageError, match="signed it already"):
+        add_signature(signed, keys[0], passphrase=nothing)
+
+
+def test_nothing_is_added_to_a_changed_envelope(keys: tuple[Path, Path], signed: bytes, tmp_path: Path) -> None:
+    make_keys(tmp_path / "owner.pem", tmp_path / "owner.pub")
+    with pytest.raises(SignatureProblem):
+        add_signature(signed + b" ", tmp_path / "owner.pem", passphrase=nothing)

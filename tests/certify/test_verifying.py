@@ -10,7 +10,8 @@ from fake_pythons import fake_python
 from sample_receipts import fingerprint, receipt, record
 
 from hangdrill.certify.cells import evidence_file
-from hangdrill.certify.signing import make_keys, sign_receipt
+from hangdrill.certify.key_files import make_keys
+from hangdrill.certify.signing import sign_receipt
 from hangdrill.certify.verifying import verify_receipt
 from hangdrill.model.certification import Verification
 from hangdrill.model.errors import UsageError
@@ -35,7 +36,7 @@ class Signed:
 
     def verify(self, *, now: datetime = NOW, **options: Any) -> Verification:
         options.setdefault("python", self.python)
-        return verify_receipt(self.file, self.home / "k.pub", now=now, environ=os.environ, **options)
+        return verify_receipt(self.file, [self.home / "k.pub"], now=now, environ=os.environ, **options)
 
     def answers(self, **options: Any) -> dict[str, Verdict]:
         return {answer.question: answer.verdict for answer in self.verify(**options).answers}
