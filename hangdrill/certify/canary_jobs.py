@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 
 from hangdrill.certify.canary_records import CanaryRun, read_run
-from hangdrill.certify.checkpoint_jobs import Job, run_job
+from hangdrill.certify.checkpoint_jobs import Job, JobEnd, run_job
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.launchers.agent_path import prepare_agent_path
 from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 
-__all__ = ["CanaryJob", "run_canary"]
+__all__ = ["SHARED_STORE", "CanaryJob", "canary_words", "read_back", "run_canary"]
 
 SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 """Set to 1 unless somebody says otherwise: else a job that torchrun restarts may find the addresses of its dead ranks
@@ -58,6 +58,11 @@ def run_canary(job: CanaryJob, interrupt: Interrupt) -> CanaryRun:
         ),
         interrupt,
     )
+    return read_back(job, end, launched_ns)
+
+
+def read_back(job: CanaryJob, end: JobEnd, launched_ns: int) -> CanaryRun:
+    """What its ranks left, and what is no evidence removed."""
     records, unreadable = read_run(job.directory, world_size=job.ranks)
     _tidy(job.directory)
     return CanaryRun(
@@ -73,7 +78,6 @@ def run_canary(job: CanaryJob, interrupt: Interrupt) -> CanaryRun:
 
 
 def _command(job: CanaryJob) -> tuple[str, ...]:
-    words = ("--out", str(job.directory), "--backend", job.backend, "--parts", ",".join(job.parts))
     request = LaunchRequest(
         run_id=f"canary-{secrets.token_hex(4)}",
         python=job.python,
@@ -81,12 +85,18 @@ def _command(job: CanaryJob) -> tuple[str, ...]:
         nproc_per_node=job.ranks,
         max_restarts=job.max_restarts,
         target="-m",
-        args=("hangdrill.rank.canary", *words, "--limit-s", f"{job.limit_s:g}", *job.options),
+        args=canary_words(job),
         environ={},
         cwd="",
         log_path="",
     )
     return TorchrunLauncher().command(request)
+
+
+def canary_words(job: CanaryJob) -> tuple[str, ...]:
+    """The ranks' program and its options, after `-m`."""
+    words = ("--out", str(job.directory), "--backend", job.backend, "--parts", ",".join(job.parts))
+    return ("hangdrill.rank.canary", *words, "--limit-s", f"{job.limit_s:g}", *job.options)
 
 
 def _tidy(directory: Path) -> None:

@@ -10,7 +10,7 @@ from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.cells import CellContext
 from hangdrill.certify.measures import sizes_bytes
 
-__all__ = ["HOPELESS_RUNS", "PairRuns", "Side", "in_pairs", "job_of", "run_pairs"]
+__all__ = ["HOPELESS_RUNS", "PairRuns", "Side", "in_pairs", "job_of", "run_pairs", "without_group"]
 
 HOPELESS_RUNS = 2
 """After this many runs of a side without a process group, the rest would end the same way."""
@@ -42,7 +42,7 @@ def run_pairs(context: CellContext, baseline: Side, candidate: Side, *, parts: t
         return run_canary(job_of(context, sides[role], directory, parts), context.interrupt)
 
     names = {role: side.name for role, side in sides.items()}
-    return in_pairs(context, run, names=names, pairs=pairs, hopeless=_hopeless)
+    return in_pairs(context, run, names=names, pairs=pairs, hopeless=without_group)
 
 
 def in_pairs(
@@ -71,7 +71,8 @@ def in_pairs(
     return runs
 
 
-def _hopeless(role: str, runs: list[CanaryRun]) -> str:
+def without_group(role: str, runs: list[CanaryRun]) -> str:
+    """Why a side that made no group in its last runs is given up, or nothing."""
     last = runs[-HOPELESS_RUNS:]
     if len(last) < HOPELESS_RUNS or any(run.slowest("first_collective_s") is not None for run in last):
         return ""
