@@ -41,6 +41,7 @@ class RunCommand(click.Command):
 @click.option("--resume", is_flag=True, help="Leave out the drills that have a result in --out already.")
 @click.option("--python", help="Python of the ranks; default: HANGDRILL_PYTHON, or this one.")
 @click.option("--launcher", help="torchrun, bwrap, container, slurm or kubernetes.  [default: what the scenario says]")
+@click.option("--image", help="Run the ranks in this image, with launcher container; --python is then one in it.")
 @click.option("--sbatch", multiple=True, metavar="OPTION", help="For Slurm, as --sbatch=--partition=gpu; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.summary/1, on stdout.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML here too.")
@@ -69,6 +70,7 @@ def run(
     resume: bool,
     python: str | None,
     launcher: str | None,
+    image: str | None,
     sbatch: tuple[str, ...],
     as_json: bool,
     junit: Path | None,
@@ -81,8 +83,10 @@ def run(
     """
     hosts = take_host_words(words)
     words["nnodes"] = hosts.nnodes if words["script"] or words["workload"] else None
-    items = _with_launcher(_scenarios(scenarios, words, context.meta[SCRIPT_ARGUMENTS]), launcher, sbatch)
-    items = with_nnodes(items, hosts.nnodes)
+    items = _with_launcher(
+        _scenarios(scenarios, words, context.meta[SCRIPT_ARGUMENTS]), launcher or (image and "container"), sbatch
+    )
+    items = with_nnodes(_in_image(items, image, python), hosts.nnodes)
     if hosts.node:
         return serve(items, hosts, out)
     check_jobs(items, jobs)
@@ -201,3 +205,24 @@ def _with_launcher(
         validate(table, name=named.name, path=named.path, source=source)
         for named, table in zip(items, tables, strict=True)
     ]
+
+
+def _in_image(items: "list[NamedScenario]", image: str | None, python: str | None) -> "list[NamedScenario]":
+    """The same scenarios in an image; in one, --python is a path or a word of the image."""
+    import msgspec
+
+    from hangdrill.drill.scenario_file import validate
+
+    found = []
+    for named in items:
+        table = msgspec.to_builtins(named.scenario)
+        table["job"]["container"] |= {"image": image or table["job"]["container"]["image"]}
+        if python is not None and table["job"]["container"]["image"] is not None:
+            table["job"]["container"]["python"] = python
+        source = "--image" if image is not None else str(named.path or named.name)
+        found.append(
+            validate(table, name=named.name, path=named.path, source=source)
+            if table["job"]["container"]["image"]
+            else named
+        )
+    return found

@@ -47,6 +47,7 @@ def plan_drill(
     prefix = _dump_prefix(scenario, layout)
     within_s = scenario.expect.within_s or 3 * scenario.job.timeout_s + 10
     target, target_args = _target(scenario)
+    image = scenario.job.image
     plan = Plan(
         name=name,
         run_id=run_id,
@@ -54,12 +55,12 @@ def plan_drill(
         uid=os.getuid(),
         created_ns=time.time_ns(),
         run_dir=str(layout.root),
-        python=python,
+        python=scenario.job.container.python if image else python,
         target=target,
         target_args=target_args,
         command=(),
         collector_command=(),
-        cwd=str(Path.cwd()) if scenario.job.script is not None else str(layout.root),
+        cwd=_cwd(scenario, layout),
         environment=_environment(scenario, layout, prefix, run_id, environ),
         orders=agent_orders(scenario, run_id=run_id, control=layout.control, sockets=layout.sockets, within_s=within_s),
         dump_prefix=prefix,
@@ -111,6 +112,8 @@ def launch_request(plan: Plan, environ: Mapping[str, str]) -> LaunchRequest:
         set_environ=plan.environment,
         collector=plan.collector_command if job.launcher is LauncherName.KUBERNETES else (),
         memory_bytes=None if job.memory is None else parse_size(job.memory),
+        image=job.image,
+        gpus="nccl" in job.backend,
         log_dir=str(RunLayout(Path(plan.run_dir)).torchrun_logs) if job.launcher is LauncherName.TORCHRUN else "",
     )
 
@@ -131,12 +134,20 @@ def _target(scenario: Scenario) -> tuple[str, tuple[str, ...]]:
     return f"workload:{job.workload.value}", (*args, *job.args)
 
 
+def _cwd(scenario: Scenario, layout: RunLayout) -> str:
+    """Where the job is started: as the user stands; in an image, which has not that directory, beside the script."""
+    if scenario.job.script is None:
+        return str(layout.root)
+    return str(Path(scenario.job.script).parent if scenario.job.image else Path.cwd())
+
+
 def _environment(
     scenario: Scenario, layout: RunLayout, dump_prefix: str, run_id: str, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """What the drill sets. The scenario's `job.env` wins over the defaults, and never over what hangdrill lives by."""
     size = str(scenario.recorder.buffer_size)
-    python_path = [str(layout.agent_path), scenario.job.env.get("PYTHONPATH", environ.get("PYTHONPATH", ""))]
+    inherited = "" if scenario.job.image else environ.get("PYTHONPATH", "")  # an image has packages of its own
+    python_path = [str(layout.agent_path), scenario.job.env.get("PYTHONPATH", inherited)]
     defaults = {
         "OMP_NUM_THREADS": environ.get("OMP_NUM_THREADS", "1"),
         "TORCH_FR_BUFFER_SIZE": size,

@@ -97,6 +97,19 @@ def _volumes(scenario: Scenario) -> Iterator[Problem]:
         yield Problem("job.volumes", f"two volumes have the target {twice[0]}", "give each its own")
 
 
+def _image(scenario: Scenario) -> Iterator[Problem]:
+    """An image is a container's alone: passed over, the ranks would run on this host."""
+    job = scenario.job
+    if job.container.image is not None:
+        if job.launcher is not LauncherName.CONTAINER:
+            what = f"{job.launcher.value} starts no image"
+            yield Problem("job.container.image", what, 'use launcher = "container", or leave it out')
+        if not job.container.image.strip():
+            yield Problem("job.container.image", "the image has no name", 'for instance "registry/train:2.15"')
+    if not job.container.python.strip():
+        yield Problem("job.container.python", "the Python has no name", 'leave the key out for "python3"')
+
+
 def _memory(scenario: Scenario) -> Iterator[Problem]:
     """A container's limit; and oom-kill, which drives a container over it."""
     job = scenario.job
@@ -217,6 +230,6 @@ def _expect_survives(scenario: Scenario) -> Iterator[Problem]:
 
 
 RULES: tuple[Callable[[Scenario], Iterator[Problem]], ...] = (
-    _job, _volumes, _slurm, _memory, _world, *FAULT_RULES, _recorder, _delivery, _incident, _expect_ranks,
+    _job, _volumes, _image, _slurm, _memory, _world, *FAULT_RULES, _recorder, _delivery, _incident, _expect_ranks,
     _expect_within, _expect_survives, kubernetes_mistakes,
 )  # fmt: skip

@@ -1,8 +1,9 @@
 """What a job in a container sees of this host, decided once for bwrap and for the container engines.
 
-The host's programs and libraries and the ranks' Python environment are mounted read-only, so no image is built. Of the
-run directory only what ranks write is mounted, each at its own path: a job cannot touch its evidence. Everything else,
-/tmp and the home directory too, is the container's own layer and goes with it. Nothing is started or written here.
+The host's programs and libraries and the ranks' Python environment are mounted read-only, so no image is built; in an
+image of the user's (`image_box`) they are the image's. Of the run directory only what ranks write is mounted, each at
+its own path: a job cannot touch its evidence. Everything else, /tmp and the home directory too, is the container's own
+layer and goes with it. Nothing is started or written here.
 """
 
 import shutil
@@ -16,7 +17,7 @@ from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.model.errors import MachineError
 from hangdrill.model.scenario import Volume
 
-__all__ = ["Box", "Memory", "Mount", "box_of", "check_volumes", "find_mounted", "mounted_volumes"]
+__all__ = ["Box", "Memory", "Mount", "box_of", "check_volumes", "find_mounted", "image_box", "mounted_volumes"]
 
 _PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
@@ -75,6 +76,33 @@ def box_of(request: LaunchRequest) -> Box:
         links=links,
         own_dirs=tuple(sorted(own | {request.cwd})),
         devices=tuple(sorted(str(path) for path in Path("/dev").glob("nvidia*") if path.is_char_device())),
+    )
+
+
+def image_box(request: LaunchRequest) -> Box:
+    """For a job in an image: the agent, what ranks write of the run directory, the volumes, and the script's directory
+    (the script alone where that is /tmp or the home directory). Nothing else is this host's."""
+    run_dir = Path(request.run_dir)
+    seen = [str(rank_package()), str(run_dir / "agent")]
+    if not request.target.startswith("workload:"):
+        script = Path(request.cwd, request.target)
+        shared = ("/", "/tmp", "/var/tmp", request.environ.get("HOME", ""))
+        seen.append(str(script if str(script.parent) in shared else script.parent))
+    mounts = {path: Mount(source=str(Path(path).resolve()), target=path) for path in seen}
+    for name in _RANKS_WRITE:
+        path = str(run_dir / name)
+        mounts[path] = Mount(source=path, target=path, writable=True)
+    mounts |= {mount.target: mount for mount in mounted_volumes(request.volumes, request.run_dir)}
+    memory = tuple(Memory(target=each.target, size_bytes=each.size_bytes) for each in request.volumes if each.in_memory)
+    held = find_mounted(mounts.values(), request.dump_dir) is not None or request.dump_dir in {
+        each.target for each in memory
+    }
+    return Box(
+        memory=memory,
+        mounts=_without_doubles(mounts.values()),
+        links=(),
+        own_dirs=(request.dump_dir,) if request.dump_dir.startswith("/") and not held else (),
+        devices=(),
     )
 
 

@@ -1,34 +1,28 @@
-"""torchrun in a container of an engine with Docker's API (Docker, podman), without building an image.
+"""torchrun in a container of an engine with Docker's API (Docker, podman): in an image of the user's, or in none.
 
-The image is a root directory of a few kilobytes that is imported for the run and removed with it: empty directories,
-and links as on this host. box.py's mounts bring the host's programs and the ranks' environment into it.
+Without an image the root is a directory of a few kilobytes that is imported for the run and removed with it: empty
+directories, and links as on this host. box.py's mounts bring the host's programs and the ranks' environment into it.
 """
 
 import io
 import os
-import select
-import signal
 import tarfile
-import time
 from pathlib import Path, PurePosixPath
 
-from hangdrill.launchers.box import Box, Mount, box_of, check_volumes, find_mounted
-from hangdrill.launchers.engine import ContainerOrder, ContainerState, Engine
-from hangdrill.launchers.memory import MemoryHandles
-from hangdrill.launchers.oom import MemoryGroup, hog_command, watch
+import msgspec
+
+from hangdrill.launchers.box import Box, Mount, box_of, check_volumes, image_box
+from hangdrill.launchers.container_job import ContainerJob, start_container
+from hangdrill.launchers.engine import ContainerOrder, Engine
+from hangdrill.launchers.image import ImageTask, check_image, start_in_image
 from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
-from hangdrill.model.errors import MachineError
-from hangdrill.model.run import Leftover, MemoryFacts
-from hangdrill.model.scenario import Teardown
 
 __all__ = ["ContainerJob", "ContainerLauncher", "root_archive"]
 
 _INTO_THE_LOG = 'exec "$@" >>"$0" 2>&1'
-OOM_DEADLINE_S, STATE_DEADLINE_S, STATE_POLL_S = 60.0, 10.0, 0.05
-NO_LIMIT_BYTES = 1 << 60
-"""The kernel writes a limit that is none as a huge number."""
 _EMPTY = ("dev", "proc", "run", "sys")
+_WHICH_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 class ContainerLauncher:
@@ -38,7 +32,12 @@ class ContainerLauncher:
         self._torchrun = TorchrunLauncher()
 
     def check(self, request: LaunchRequest) -> None:
-        """MachineError when torch, a volume, docker-py or an engine that answers is missing."""
+        """MachineError when torch, a volume, docker-py, an engine that answers, or the image is missing."""
+        if request.image:
+            check_volumes(request)
+            Engine(request.environ).check()
+            check_image(Engine(request.environ), self._trial(request))
+            return
         self._torchrun.check(request)
         check_volumes(request)
         Engine(request.environ).check()
@@ -49,9 +48,10 @@ class ContainerLauncher:
 
     def start(self, request: LaunchRequest) -> LaunchedJob:
         """Create and start the container; MachineError when the engine refuses."""
-        box = box_of(request)
         Path(request.log_path).touch(mode=0o600)
-        mounts = (*box.mounts, Mount(source=request.log_path, target=request.log_path, writable=True))
+        if request.image:
+            return start_in_image(Engine(request.environ), self._task(request))
+        box = box_of(request)
         order = ContainerOrder(
             run_id=request.run_id,
             controller=request.environ.get("HANGDRILL_CONTROLLER", ""),
@@ -59,121 +59,41 @@ class ContainerLauncher:
             environ=request.environ,
             cwd=request.cwd,
             user=f"{os.getuid()}:{os.getgid()}",
-            mounts=tuple((mount.source, mount.target, not mount.writable) for mount in mounts),
+            mounts=tuple((mount.source, mount.target, not mount.writable) for mount in _with_log(box, request)),
             devices=tuple(f"{path}:{path}:rwm" for path in box.devices),
             tmpfs=tuple((each.target, each.size_bytes) for each in box.memory),
             memory_bytes=request.memory_bytes,
         )
-        engine = Engine(request.environ)
-        container = engine.start(order, root_archive(box))
-        try:
-            return ContainerJob(engine, container, request, box)
-        except MachineError:
-            engine.remove(request.run_id)
-            raise
+        root = root_archive(box)
+        return start_container(Engine(request.environ), order, box, python=request.python, root=root)
 
-
-class ContainerJob:
-    """A container, from its start until it is removed."""
-
-    def __init__(self, engine: Engine, container: str, request: LaunchRequest, box: Box) -> None:
-        self._engine = engine
-        self._container = container
-        self._run_id = request.run_id
-        self._python = request.python
-        self.memory: MemoryFacts | None = None
-        """What the teardown oom-kill saw."""
-        self._box = box
-        self._memory = MemoryHandles(box.memory)
-        state = engine.state(container)
-        self._pid = state.pid if state is not None else 0
-        self._upper_dir = state.upper_dir if state is not None else ""
-        self._init = _open_pidfd(self._pid)
-        self._exit_code: int | None = None
-
-    def poll(self) -> int | None:
-        """The engine is asked only once the init is over: this is called often."""
-        if self._exit_code is None and (self._init is None or _is_readable(self._init)):
-            state = self._engine.state(self._container)
-            if state is None:
-                self._exit_code = -int(signal.SIGKILL)
-            elif not state.running:
-                self._exit_code = 128 - state.exit_code if state.exit_code > 128 else state.exit_code
-        return self._exit_code
-
-    def signal(self, number: signal.Signals) -> None:
-        self._engine.signal(self._container, number)
-
-    def pids(self) -> tuple[int, ...]:
-        return (self._pid,) if self._pid else ()
-
-    def close(self) -> None:
-        """The ended container stays, with its layer, until it is removed; its memory goes."""
-        if self.poll() is not None:
-            self._memory.close()
-        if self._init is not None and self.poll() is not None:
-            os.close(self._init)
-            self._init = None
-
-    def remove(self) -> None:
-        """kill and rm -f; the run's image too."""
-        self._engine.remove(self._run_id)
-        self._memory.close()
-        self.close()
-
-    def undergo(self, teardown: Teardown) -> None:
-        """container-removal and oom-kill are its own; the controller does the others."""
-        if teardown is Teardown.OOM_KILL:
-            self.memory = self._run_out_of_memory()
-        if teardown in (Teardown.CONTAINER_REMOVAL, Teardown.OOM_KILL):
-            self.remove()
-
-    def _run_out_of_memory(self) -> MemoryFacts:
-        """Until the kernel has ended the container. What is not seen to happen is not claimed."""
-        group = MemoryGroup(self._pid)
-        limit_bytes = group.limit_bytes()
-        if self.poll() is not None or self._init is None or limit_bytes is None or limit_bytes >= NO_LIMIT_BYTES:
-            return MemoryFacts(limit_bytes=limit_bytes, container_over=self.poll() is not None)
-        group.offer(self._pid)
-        user = f"{os.getuid()}:{os.getgid()}"
-        self._engine.run_inside(self._container, hog_command(self._python, limit_bytes), user=user)
-        init = self._init
-        toll = watch(group, self._pid, lambda wait_s: _is_readable(init, wait_s), deadline_s=OOM_DEADLINE_S)
-        state = self._ended_state()
-        return MemoryFacts(
-            limit_bytes=limit_bytes,
-            kills=toll.kills,
-            kills_of_job=toll.of_job,
-            oom_killed=None if state is None else state.oom_killed,
-            exit_code=None if state is None else state.exit_code,
-            container_over=self.poll() is not None,
+    def _task(self, request: LaunchRequest) -> ImageTask:
+        """The job in its image: of this host's variables it gets none but the choice of GPUs."""
+        chosen = {_WHICH_GPUS: request.environ[_WHICH_GPUS]} if request.gpus and _WHICH_GPUS in request.environ else {}
+        box = image_box(request)
+        return ImageTask(
+            image=request.image,
+            run_id=request.run_id,
+            controller=request.environ.get("HANGDRILL_CONTROLLER", ""),
+            command=self.command(request),
+            python=request.python,
+            environ={**chosen, **request.set_environ},
+            cwd=request.cwd,
+            box=msgspec.structs.replace(box, mounts=_with_log(box, request)),
+            memory_bytes=request.memory_bytes,
+            gpus=request.gpus,
         )
 
-    def _ended_state(self) -> ContainerState | None:
-        """The engine hears of the end a moment after the kernel."""
-        until_s = time.monotonic() + STATE_DEADLINE_S
-        while (state := self._engine.state(self._container)) is not None and state.running:
-            if time.monotonic() > until_s:
-                return None
-            time.sleep(STATE_POLL_S)
-        return state
+    def _trial(self, request: LaunchRequest) -> ImageTask:
+        """The same before there is a run directory: with what is mounted from elsewhere."""
+        task = self._task(request)
+        mounts = tuple(each for each in task.box.mounts if not Path(each.source).is_relative_to(request.run_dir))
+        box = msgspec.structs.replace(task.box, mounts=mounts, own_dirs=())
+        return msgspec.structs.replace(task, box=box, cwd="/", memory_bytes=None)
 
-    def locate(self, path: str) -> Path | None:
-        """A mount, or the own layer as the engine keeps it; else through the init's /proc, while it lives."""
-        root = f"/proc/{self._pid}/root" if self.poll() is None else ""
-        if self._memory.holds(path):
-            return self._memory.find(path, Path(root) if root else None)
-        mounted = find_mounted(self._box.mounts, path)
-        if mounted is not None:
-            return mounted
-        for place in (self._upper_dir, root):
-            if place and os.access(place, os.R_OK | os.X_OK):
-                return Path(place) / path.lstrip("/")
-        return None
 
-    def leftovers(self) -> tuple[Leftover, ...]:
-        """Containers and images of this run."""
-        return self._engine.leftovers(self._run_id)
+def _with_log(box: Box, request: LaunchRequest) -> tuple[Mount, ...]:
+    return (*box.mounts, Mount(source=request.log_path, target=request.log_path, writable=True))
 
 
 def root_archive(box: Box) -> bytes:
@@ -200,17 +120,3 @@ def root_archive(box: Box) -> bytes:
             entry.type, entry.linkname = tarfile.SYMTYPE, target
             archive.addfile(entry)
     return buffer.getvalue()
-
-
-def _open_pidfd(pid: int) -> int | None:
-    """A handle that becomes readable when the process is over; None when it is over already, or none of this host's."""
-    try:
-        return os.pidfd_open(pid) if pid else None
-    except OSError:
-        return None
-
-
-def _is_readable(handle: int, wait_s: float = 0) -> bool:
-    poller = select.poll()
-    poller.register(handle, select.POLLIN)
-    return bool(poller.poll(wait_s * 1000))

@@ -12,47 +12,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from hangdrill.launchers.container_order import (
+    REPOSITORY,
+    RUN_LABEL,
+    ContainerOrder,
+    ContainerState,
+    ImageFacts,
+    controller_of,
+    create,
+    labels_of,
+)
 from hangdrill.model.errors import MachineError
 from hangdrill.model.run import Leftover
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-__all__ = ["ContainerOrder", "ContainerState", "Engine", "controller_of", "labels_of"]
+__all__ = ["ContainerOrder", "ContainerState", "Engine", "ImageFacts", "controller_of", "labels_of"]
 
-RUN_LABEL, CONTROLLER_LABEL, OWNER_LABEL = "hangdrill.run", "hangdrill.controller", "hangdrill.owner"
-REPOSITORY = "hangdrill-root"
 CALL_DEADLINE_S = 60
 KNOCK_DEADLINE_S = 10
 HOST_VARIABLE = "DOCKER_HOST"
-
-
-class ContainerOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A container to start. mounts: (source, target, read_only); devices as the engine writes them."""
-
-    run_id: str
-    controller: str
-    command: tuple[str, ...]
-    environ: dict[str, str]
-    cwd: str
-    user: str
-    mounts: tuple[tuple[str, str, bool], ...]
-    devices: tuple[str, ...] = ()
-    tmpfs: tuple[tuple[str, int | None], ...] = ()
-    """(target, size in bytes)."""
-    memory_bytes: int | None = None
-
-
-class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
-    """pid: the init's, on this host, 0 once it is over. upper_dir: the own layer on this host, "" when not told."""
-
-    running: bool
-    exit_code: int
-    pid: int
-    upper_dir: str
-    oom_killed: bool = False
 
 
 class Engine:
@@ -79,15 +59,37 @@ class Engine:
                 stream.settimeout(KNOCK_DEADLINE_S)
                 stream.connect(address.removeprefix("unix://"))
 
-    def start(self, order: ContainerOrder, root: bytes) -> str:
-        """Import the root directory as the run's own image, create the container and start it; its id.
+    def image(self, name: str) -> ImageFacts | None:
+        """The image of that name or id; None when the engine has none. Nothing is pulled."""
+        with self._client() as client:
+            from docker.errors import NotFound
+
+            try:
+                found = client.images.get(name)
+            except NotFound:
+                return None
+            digests = sorted(found.attrs.get("RepoDigests") or ())
+            own = [digest for digest in digests if digest.partition("@")[0] == _repository(name)]
+            variables = (found.attrs.get("Config") or {}).get("Env") or ()
+            return ImageFacts(
+                id=str(found.id),
+                digest=next(iter([*own, *digests]), ""),
+                environ={key: value for key, _, value in (text.partition("=") for text in variables)},
+            )
+
+    def start(self, order: ContainerOrder, root: bytes = b"") -> str:
+        """Create the container of the order's image and start it; its id. Without an image of the user's, the root
+        directory is imported as the run's own first.
 
         Whatever was made is removed again when that fails.
         """
         try:
             with self._client() as client:
-                client.api.import_image_from_data(root, repository=f"{REPOSITORY}:{order.run_id}")
-                return _start(client, order)
+                if not order.image:
+                    client.api.import_image_from_data(root, repository=f"{REPOSITORY}:{order.run_id}")
+                container = create(client, order)
+                container.start()
+                return str(container.id)
         except BaseException:
             with contextlib.suppress(MachineError):
                 self.remove(order.run_id)
@@ -185,50 +187,6 @@ class Engine:
             ) from error
 
 
-def labels_of(run_id: str, controller: str) -> dict[str, str]:
-    """By which a container is known as ours. An engine may serve several users, and several hosts."""
-    return {RUN_LABEL: run_id, CONTROLLER_LABEL: controller, OWNER_LABEL: _owner()}
-
-
-def controller_of(labels: Mapping[str, str]) -> str:
-    """The controller of a container, "" where its pid says nothing to us."""
-    return labels.get(CONTROLLER_LABEL, "") if labels.get(OWNER_LABEL) == _owner() else ""
-
-
-def _owner() -> str:
-    """Among whom a pid means one process: this user's, in this pid namespace of this host."""
-    machine = ""
-    with contextlib.suppress(OSError):
-        machine = Path("/etc/machine-id").read_text(encoding="ascii", errors="replace").strip()
-    namespace = Path("/proc/self/ns/pid").stat().st_ino
-    return f"{os.getuid()}@{socket.gethostname()}/{machine}/{namespace}"
-
-
-def _start(client: "DockerClient", order: ContainerOrder) -> str:
-    from docker.types import Mount
-
-    container = client.containers.create(
-        f"{REPOSITORY}:{order.run_id}",
-        list(order.command),
-        name=f"hangdrill-{order.run_id}",
-        labels=labels_of(order.run_id, order.controller),
-        environment=order.environ,
-        working_dir=order.cwd,
-        user=order.user,
-        mounts=[
-            *(Mount(target, source, type="bind", read_only=read_only) for source, target, read_only in order.mounts),
-            *(Mount(path, None, type="tmpfs", tmpfs_size=size, tmpfs_mode=0o1777) for path, size in order.tmpfs),
-        ],
-        mem_limit=order.memory_bytes,
-        memswap_limit=order.memory_bytes,
-        devices=list(order.devices),
-        network_mode="host",
-        shm_size="1g",
-    )
-    container.start()
-    return str(container.id)
-
-
 @contextlib.contextmanager
 def _unless_over(*also: int) -> Iterator[None]:
     """It ended or was removed meanwhile (404, 409), and that is what was wanted. What really failed shows as left."""
@@ -239,6 +197,12 @@ def _unless_over(*also: int) -> Iterator[None]:
     except APIError as error:
         if error.status_code not in (404, 409, *also):
             raise
+
+
+def _repository(name: str) -> str:
+    """ "host:5000/train" of "host:5000/train:2.15"."""
+    head, slash, last = name.partition("@")[0].rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
 
 
 def _last_words(error: Exception) -> str:

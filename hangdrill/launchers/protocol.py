@@ -56,6 +56,10 @@ class LaunchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """For a launcher that starts the collector beside the ranks: its command; () where torch is left alone."""
     memory_bytes: int | None = None
     """The limit of a container that has one."""
+    image: str = ""
+    """The user's image, for a container that has one; `python` is then a path or a word in it."""
+    gpus: bool = False
+    """Whether a container of an image is given this host's GPUs."""
     log_dir: str = ""
     """Where torchrun keeps what it writes for itself; "" for a directory of its own in /tmp, which it leaves behind."""
     sbatch: tuple[str, ...] = ()

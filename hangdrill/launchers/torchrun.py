@@ -10,10 +10,10 @@ from hangdrill.launchers.process import start_local
 from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.model.errors import MachineError
 
-__all__ = ["TorchrunLauncher"]
+__all__ = ["PROBE", "PROBE_DEADLINE_S", "TorchrunLauncher"]
 
 PROBE_DEADLINE_S = 60.0
-_PROBE = """
+PROBE = """
 import importlib.util, json, os
 spec = importlib.util.find_spec("torch")
 home = os.path.dirname(spec.origin) if spec and spec.origin else None
@@ -91,7 +91,7 @@ def _check_executable(request: LaunchRequest) -> None:
 def _probe(request: LaunchRequest) -> dict[str, str | bool | None]:
     try:
         done = subprocess.run(
-            [request.python, "-c", _PROBE],
+            [request.python, "-c", PROBE],
             env=request.environ,
             cwd=request.cwd if Path(request.cwd).is_dir() else "/",
             capture_output=True,

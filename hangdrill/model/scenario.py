@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from hangdrill.model.container import Container
 from hangdrill.model.diagnosis import HangKind
 from hangdrill.model.kubernetes import Kubernetes
 from hangdrill.model.sizes import parse_size
@@ -205,6 +206,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """For launcher = "slurm": how long the job may wait in the queue."""
     kubernetes: Kubernetes = msgspec.field(default_factory=Kubernetes)
     """For launcher = "kubernetes"."""
+    container: Container = msgspec.field(default_factory=Container)
+    """For launcher = "container"."""
+
+    @property
+    def image(self) -> str:
+        """The user's image that the ranks run in; "" where they have this host's programs."""
+        return (self.container.image or "") if self.launcher is LauncherName.CONTAINER else ""
 
     @property
     def contained(self) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from msgspec import inspect
 
 from hangdrill.drill.scenario_file import tomllib, validate
+from hangdrill.model.container import Container
 from hangdrill.model.kubernetes import Kubernetes
 from hangdrill.model.matrix import Cell, Matrix, MatrixAxes, Where
 from hangdrill.model.scenario import Before, Expect, Fault, FaultKind, Incident, Job, Recorder, Scenario, Teardown
@@ -18,6 +19,7 @@ SECTIONS = {
     "The top of the file": Scenario,
     "[job]": Job,
     "[job.kubernetes]": Kubernetes,
+    "[job.container]": Container,
     "[fault]": Fault,
     "fault.before": Before,
     "[recorder]": Recorder,
