@@ -77,6 +77,13 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float = 0.0
     key: str = ""
     """Of the plan and the stacks that it was measured with; `run.py` sets it. `--resume` wants it to be the same."""
+    seal: str = ""
+    """sha256 of everything above, so that a result that was edited by hand is not taken for a measured one."""
+
+    def sealed(self) -> "CellResult":
+        """With its seal."""
+        bare = msgspec.structs.replace(self, seal="")
+        return msgspec.structs.replace(bare, seal=hashlib.sha256(msgspec.json.encode(bare)).hexdigest())
 
 
 class CellContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from hangdrill.certify.cells import CellResult
+from hangdrill.certify.cells import CellResult, evidence_file
 from hangdrill.drill.layout import make_directory, write_json
 from hangdrill.model.errors import MachineError, UsageError
+from hangdrill.model.receipt import EvidenceFile
 
 __all__ = ["Out", "open_out"]
 
@@ -77,15 +78,23 @@ class Out(msgspec.Struct, frozen=True):
     def write_result(self, result: CellResult) -> None:
         """Whole, or not at all."""
         make_directory(self.result_of(result.id).parent)
-        write_json(self.result_of(result.id), result)
+        write_json(self.result_of(result.id), result.sealed())
 
     def finished(self, cell_id: str, key: str) -> CellResult | None:
-        """The result of a cell that has run to its end with the same plan and stacks; else None."""
+        """The result of a cell that has run to its end with the same plan and stacks; else None. Nor is one taken that
+        was edited, that is of another cell, or whose evidence is no longer what it was."""
         try:
             found = msgspec.json.decode(self.result_of(cell_id).read_bytes(), type=CellResult)
         except (OSError, msgspec.DecodeError):
             return None
-        return found if found.ran and found.key == key else None
+        is_own = found.id == cell_id and found == found.sealed() and found.ran and found.key == key
+        return found if is_own and all(self._is_there(file) for file in found.artifacts) else None
+
+    def _is_there(self, file: EvidenceFile) -> bool:
+        try:
+            return evidence_file(self.root / file.path, self.root) == file
+        except (OSError, ValueError):
+            return False
 
 
 @contextlib.contextmanager
@@ -94,7 +103,7 @@ def open_out(root: Path, *, resume: bool) -> Iterator[Out]:
     from filelock import FileLock, Timeout
 
     out = Out(root.absolute())
-    if out.root.exists() and not resume and (not out.root.is_dir() or any(out.root.iterdir())):
+    if out.root.exists() and not resume and (not out.root.is_dir() or _is_used(out)):
         hint = "add --resume to go on with it, or name another directory with --out"
         raise UsageError("the directory is not empty", where=str(root), next_step=hint)
     if resume and not out.plan.is_file():
@@ -113,3 +122,9 @@ def open_out(root: Path, *, resume: bool) -> Iterator[Out]:
         yield out
     finally:
         lock.release()
+
+
+def _is_used(out: Out) -> bool:
+    """Whether anything lies there but what a command leaves that was killed before it had begun."""
+    begun = {".lock", *([out.cells.name] if out.cells.is_dir() and not any(out.cells.iterdir()) else ())}
+    return any(path.name not in begun for path in out.root.iterdir())

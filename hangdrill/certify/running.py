@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from hangdrill import __version__
 from hangdrill.certify.cells import Cell, CellContext, CellResult, unknown_lines
 from hangdrill.certify.stacks import Stack
 from hangdrill.model.certify_plan import CertifyPlan, Topology
@@ -23,7 +24,7 @@ def key_of(cell: Cell, plan: CertifyPlan, stacks: Mapping[str, Stack]) -> str:
     """Of everything that a cell's result depends on. What is declared, the ring, how long the receipt is good and the
     like are not part of it: they may be mended without measuring again."""
     parts: list[object] = [cell.id, plan.workload, plan.seed, plan.topologies, plan.thresholds, plan.price]
-    parts.append(plan.measures)
+    parts += [plan.measures, __version__, cell.claims]  # another hangdrill may measure and judge in another way
     parts.append(_digest_of(plan.workload.script))
     if cell.topology == Topology.MULTI_NODE.value:
         parts.append(plan.nodes)

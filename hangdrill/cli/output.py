@@ -5,6 +5,7 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,4 +121,7 @@ def write_file(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
-        raise MachineError(f"cannot write: {error.strerror}", where=str(path), next_step="free the path") from error
+        with suppress(OSError):
+            temporary.unlink()
+        hint = "free the path, or its disk"
+        raise MachineError(f"cannot write: {error.strerror}", where=str(path), next_step=hint) from error
