@@ -5,7 +5,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -67,13 +67,18 @@ def changes_since(directory: Path, manifest: Manifest) -> Changes:
     return Changes(lost=tuple(lost), altered=tuple(altered))
 
 
-def duplicate(source: Path, to: Path) -> Manifest:
+def duplicate(source: Path, to: Path, *, prove: Callable[[Path], None] = lambda copy: None) -> Manifest:
     """Copy a checkpoint, read the copy back, and compare each sha256; `to` appears whole or not at all.
 
-    Raises UsageError when `to` exists or `source` has no file, MachineError when the copy failed or differs.
+    prove: looks at the whole copy before it gets its name, and raises when it is no good (the source may have been
+    written meanwhile). Raises UsageError when `to` exists or lies within `source`, or `source` has no file;
+    MachineError when the copy failed or differs.
     """
-    if to.exists():
+    if os.path.lexists(to) or to.name in ("", ".."):
         raise UsageError("a copy never overwrites anything", where=str(to), next_step="name a new directory")
+    if source.resolve() in to.resolve().parents:
+        hint = "name a directory outside of it"
+        raise UsageError("a copy within the checkpoint is deleted with it", where=str(to), next_step=hint)
     files = list_files(source)
     if not files:
         raise UsageError("there is no file to copy", where=str(source), next_step="name the checkpoint's directory")
@@ -88,6 +93,7 @@ def duplicate(source: Path, to: Path) -> Manifest:
                 where=str(to),
                 next_step="check the disk, and copy again",
             )
+        prove(temporary)
         temporary.rename(to)
         _sync_directory(to.parent)
     except OSError as error:
@@ -123,10 +129,14 @@ def _sum_of(directory: Path, path: Path) -> FileSum:
     return FileSum(path=str(path), bytes=size, sha256=digest.hexdigest())
 
 
-def _walk(directory: Path) -> Iterator[Path]:
+def _walk(directory: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """Through links to directories too, since torch reads through them; a link to where we came from leads nowhere."""
+    real = directory.resolve()
+    if real in above:
+        return
     for entry in directory.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _walk(entry)
+        if entry.is_dir():
+            yield from _walk(entry, above | {real})
         else:
             yield entry
 

@@ -112,6 +112,8 @@ def _part(index: object, info: object) -> Part:
     file, offset, length = about.get("relative_path"), about.get("offset"), about.get("length")
     if not isinstance(file, str) or not isinstance(offset, int) or not isinstance(length, int):
         raise MetadataError(f"it does not say where {name or 'a tensor'} is stored")
+    if file.startswith("/") or ".." in file.split("/"):
+        raise MetadataError(f"it says that {name or 'a tensor'} is stored outside of the checkpoint: {file}")
     return Part(
         name=str(name), file=file, offset=offset, length=length, is_plain=not about.get("transform_descriptors")
     )

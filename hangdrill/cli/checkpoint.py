@@ -125,14 +125,15 @@ def duplicate_command(source: Path, to: Path) -> None:
     from hangdrill.certify.checkpoint_look import look as look_at
     from hangdrill.model.errors import UsageError
 
-    found = look_at(source)
-    if not found.is_whole:
-        raise UsageError(
-            f"not copied: the checkpoint is {found.state.value}: {found.problems[0]}",
-            where=str(source),
-            next_step="name a whole checkpoint",
-        )
-    copied = duplicate(source, to)
+    def require_whole(directory: Path, what: str, next_step: str) -> None:
+        found = look_at(directory)
+        if not found.is_whole:
+            why = f"not copied: {what} is {found.state.value}: {found.problems[0]}"
+            raise UsageError(why, where=str(source), next_step=next_step)
+
+    require_whole(source, "the checkpoint", "name a whole checkpoint")
+    again = "copy it again when nobody writes to it"
+    copied = duplicate(source, to, prove=lambda copy: require_whole(copy, "its copy", again))
     size = sum(file.bytes for file in copied.files)
     click.echo(f"{to}: {len(copied.files)} files, {size} bytes, each sha256 equal")
 
