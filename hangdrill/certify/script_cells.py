@@ -3,6 +3,8 @@
 The built-in workloads say what a stack does; only the user's script says what it does to the user's work.
 """
 
+import shutil
+
 from hangdrill.certify.canary_lines import judge_measure
 from hangdrill.certify.canary_results import chosen_of, evidence_of, left_out_lines, samples_by_name
 from hangdrill.certify.canary_runs import PairRuns
@@ -40,6 +42,7 @@ class ScriptCell:
 
     id = "canary/script"
     topology = ""
+    goes_on = True
 
     def __init__(self, plan: CertifyPlan) -> None:
         self._plan = plan
@@ -136,10 +139,13 @@ class ScriptDrillCell:
 
     def run(self, context: CellContext) -> CellResult:
         """One drill."""
-        args = arguments_of(self._plan.workload.args, context.cell_dir / "out")
+        out = context.cell_dir / "out"
         env = seed_variables(self._plan.seed, context.job_environ(CANDIDATE))
-        scenario = script_scenario(self._plan, args=args, env=env)
-        result, files = drill_on(context, CANDIDATE, scenario, name="run", cwd=context.plan_dir)
+        scenario = script_scenario(self._plan, args=arguments_of(self._plan.workload.args, out), env=env)
+        try:
+            result, files = drill_on(context, CANDIDATE, scenario, name="run", cwd=context.plan_dir)
+        finally:
+            shutil.rmtree(out, ignore_errors=True)
         return CellResult(id=self.id, lines=(line_of_drill(self.claims[0], result, files),), artifacts=files)
 
 

@@ -4,8 +4,11 @@ import os
 import sys
 from pathlib import Path
 
+import psutil
+
 from hangdrill.certify.cells import CellContext
 from hangdrill.certify.stacks import Stack
+from hangdrill.drill.procfs import RUN_ID_VARIABLE
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.certify_plan import CertifyPlan, RollbackPlan, StackPlan, Topology, WorkPlan
 from hangdrill.model.fingerprint import Fingerprint, Gpu
@@ -48,3 +51,15 @@ def context_of(
         interrupt=Interrupt(),
         listener=NoopListener(),
     )
+
+
+def left_over(directory: Path) -> list[str]:
+    """Processes of jobs in this directory that still live, found by another eye than hangdrill's."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(RUN_ID_VARIABLE) and str(directory) in " ".join(process.cmdline()):
+                found.append(process.name())
+        except (psutil.Error, OSError):
+            continue
+    return found

@@ -4,9 +4,8 @@ import os
 import sys
 
 import msgspec
-import psutil
 import pytest
-from certify_contexts import context_of
+from certify_contexts import context_of, left_over
 
 from hangdrill.certify.binding import BindingCell
 from hangdrill.certify.canary import CanaryCell
@@ -15,7 +14,6 @@ from hangdrill.certify.canary_work import work_of
 from hangdrill.certify.measures import is_wanted, measured_of, parts_of
 from hangdrill.certify.rollback_judge import ROADS, judge_road
 from hangdrill.certify.rollback_plants import plant_controls
-from hangdrill.drill.procfs import RUN_ID_VARIABLE
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.certify_plan import Measure, Topology
 from hangdrill.model.errors import Interrupted
@@ -36,18 +34,6 @@ def job(directory, **changes) -> CanaryJob:
         "options": ("--steps", "3", "--timeout-s", "30"),
     }
     return CanaryJob(**{**given, **changes})
-
-
-def left_over(directory) -> list[str]:
-    """Processes of the job that still live, found by another eye than hangdrill's."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(RUN_ID_VARIABLE) and str(directory) in " ".join(process.cmdline()):
-                found.append(process.name())
-        except (psutil.Error, OSError):
-            continue
-    return found
 
 
 def test_one_job_measures_every_line_of_a_plan_and_comes_back_after_a_killed_rank(tmp_path):
