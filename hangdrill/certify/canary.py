@@ -2,9 +2,10 @@
 
 import msgspec
 
+from hangdrill.certify.canary_backend import BACKEND_CLAIM, backend_line
 from hangdrill.certify.canary_lines import judge_measure
-from hangdrill.certify.canary_others import VARIANTS, MultiNodeCell, VariantCell
-from hangdrill.certify.canary_records import CanaryRun
+from hangdrill.certify.canary_nodes import MultiNodeCell
+from hangdrill.certify.canary_others import VARIANTS, VariantCell
 from hangdrill.certify.canary_results import chosen_of, evidence_of, left_out_lines, samples_by_name
 from hangdrill.certify.canary_runs import PairRuns, Side, run_pairs
 from hangdrill.certify.canary_work import work_done, work_measured
@@ -13,8 +14,7 @@ from hangdrill.certify.compare_samples import Rule
 from hangdrill.certify.measures import limit_of, measured_of, parts_of
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Topology
-from hangdrill.model.receipt import Difference, EvidenceFile, Item, Line
-from hangdrill.model.verdict import Verdict
+from hangdrill.model.receipt import EvidenceFile, Item, Line
 
 __all__ = ["CanaryCell", "canary_cells"]
 
@@ -26,7 +26,7 @@ BACKEND = "single-node/backend"
 def canary_cells(plan: CertifyPlan) -> tuple["CanaryCell | VariantCell | MultiNodeCell", ...]:
     """The cells of the canary matrix."""
     variants = VARIANTS if plan.workload.backend == "nccl" else ()
-    several = (MultiNodeCell(),) if Topology.MULTI_NODE in plan.topologies else ()
+    several = (MultiNodeCell(plan),) if Topology.MULTI_NODE in plan.topologies else ()
     return (CanaryCell(plan), *(VariantCell(plan, variant) for variant in variants), *several)
 
 
@@ -36,6 +36,7 @@ class CanaryCell:
     id = "canary/stacks"
     topology = ""
     title = "both stacks measured, pair by pair"
+    goes_on = True
 
     def __init__(self, plan: CertifyPlan) -> None:
         self._plan = plan
@@ -55,7 +56,7 @@ class CanaryCell:
             id=f"{self.id}/{BACKEND}",
             item=Item.BACKEND,
             topology=Topology.SINGLE_NODE.value,
-            claim="every rank of a stack ran the same backend class, in every run",
+            claim=BACKEND_CLAIM,
         )
         lines = [
             Claim(id=f"{self.id}/{one.name}", item=one.item, topology=one.topology.value, claim=one.claim)
@@ -90,7 +91,7 @@ class CanaryCell:
             )
             for one in self._measured
         ]
-        backend, difference = _backend_line(f"{self.id}/{BACKEND}", runs, paths)
+        backend, difference = backend_line(f"{self.id}/{BACKEND}", runs, paths)
         found = [one.difference for one in judged if one.difference is not None]
         return CellResult(
             id=self.id,
@@ -100,35 +101,6 @@ class CanaryCell:
             work=tuple(work for role in (BASELINE, CANDIDATE) if (work := work_done(role, runs, plan)) is not None),
             artifacts=files,
         )
-
-
-def _backend_line(name: str, runs: PairRuns, evidence: tuple[str, ...]) -> tuple[Line, Difference | None]:
-    """By the class of the group, which alone proves what ran."""
-    classes = {role: _classes(getattr(runs, role)) for role in (BASELINE, CANDIDATE)}
-    line = Line(
-        id=name,
-        item=Item.BACKEND,
-        topology=Topology.SINGLE_NODE.value,
-        verdict=Verdict.PASS,
-        claim="every rank of a stack ran the same backend class, in every run",
-        detail="; ".join(f"{role} {', '.join(found) or 'none seen'}" for role, found in classes.items()),
-        evidence=evidence,
-    )
-    if any(len(found) > 1 for found in classes.values()):
-        mend = "find out which ranks have other variables: see creators and switch in runs.json"
-        return msgspec.structs.replace(line, verdict=Verdict.FAIL, mend=mend), None
-    if not all(classes.values()):
-        mend = "see the logs beside runs.json"
-        return msgspec.structs.replace(line, verdict=Verdict.UNKNOWN, mend=mend), None
-    (old,), (new,) = classes[BASELINE], classes[CANDIDATE]
-    if old == new:
-        return line, None
-    return line, Difference(line=name, what="backend class", baseline=old, candidate=new)
-
-
-def _classes(runs: tuple[CanaryRun, ...]) -> tuple[str, ...]:
-    found = {record.facts.backend_class for run in runs for record in run.ranks if record.facts.backend_class}
-    return tuple(sorted(found))
 
 
 def _noted(line: Line, runs: PairRuns) -> Line:

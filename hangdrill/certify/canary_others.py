@@ -1,4 +1,4 @@
-"""More canary cells: nccl against its own variants on the candidate; and several nodes, which are not measured yet."""
+"""More canary cells: nccl against its own variants on the candidate."""
 
 import msgspec
 
@@ -10,10 +10,9 @@ from hangdrill.certify.compare_samples import Rule
 from hangdrill.certify.measures import limit_of, measured_of, parts_of
 from hangdrill.certify.stacks import CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Measure, Topology
-from hangdrill.model.errors import MachineError
-from hangdrill.model.receipt import EvidenceFile, Item
+from hangdrill.model.receipt import EvidenceFile
 
-__all__ = ["MEASURES", "VARIANTS", "MultiNodeCell", "VariantCell", "variant_parts"]
+__all__ = ["MEASURES", "VARIANTS", "VariantCell", "variant_parts"]
 
 JOB_S = 12.0
 """One short job on GPUs of an idle machine."""
@@ -41,6 +40,7 @@ class VariantCell:
     """nccl against another implementation of it in the same stack: an answer with numbers, never a FAIL."""
 
     topology = Topology.SINGLE_NODE.value
+    goes_on = True
 
     def __init__(self, plan: CertifyPlan, variant: str) -> None:
         """variant: nccl-lazy, or nccl-legacy while there is one."""
@@ -106,27 +106,4 @@ class VariantCell:
             ),
             samples=samples_by_name(self._measured, judged),
             artifacts=files,
-        )
-
-
-class MultiNodeCell:
-    """Named in a plan, and not measured by this release: said as UNKNOWN, so that the plan's page does not lack it."""
-
-    id = "canary/multi-node"
-    topology = Topology.MULTI_NODE.value
-    title = "both stacks measured over several nodes"
-    needs = Needs()
-    estimate_s = 0.0
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        """One line."""
-        claim = "over several nodes the candidate is no worse than the baseline"
-        return (Claim(id=f"{self.id}/measured", item=Item.TOPOLOGY, topology=self.topology, claim=claim),)
-
-    def run(self, context: CellContext) -> CellResult:
-        """Raises MachineError: the pairs are run on one host."""
-        raise MachineError(
-            "the canary's pairs run on one host in this release",
-            next_step="certify on each kind of host, and drill several nodes with `hangdrill run` and launcher slurm",
         )

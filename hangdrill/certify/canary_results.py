@@ -42,7 +42,6 @@ def evidence_of(context: CellContext, runs: PairRuns) -> tuple[EvidenceFile, ...
     paths = [context.cell_dir / "runs.json"]
     for role in (BASELINE, CANDIDATE):
         for pair, run in enumerate(getattr(runs, role), start=1):
-            log = context.cell_dir / f"{pair:02d}-{role}" / "job.log"
-            if run.trouble() and log.is_file():
-                paths.append(log)
+            if run.trouble():
+                paths += sorted((context.cell_dir / f"{pair:02d}-{role}").glob("job*.log"))
     return context.evidence(*paths)

@@ -1,6 +1,7 @@
 """One node's part of a job on several: it starts torchrun there, and ends everything when the lease is over.
 
-    python -m hangdrill.rank.canary.on_node --lease FILE --endpoint HOST:PORT [--interface NAME] [-- COMMAND ...]
+    python -m hangdrill.rank.canary.on_node --lease FILE --endpoint HOST:PORT [--interface NAME] [--limit-s S]
+        [-- COMMAND ...]
 
 Its first line says what it found. Without a command that is all. Of the command's words, {address} becomes this node's
 address, and {holds} 1 on the node that holds the endpoint, else 0. The command gets GLOO_SOCKET_IFNAME where it has
@@ -19,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hangdrill.rank.canary.addresses import holds, interface_of, own_address
-from hangdrill.rank.canary.lease import ENDED, LEASE_VARIABLE, Lease
+from hangdrill.rank.canary.lease import ENDED, LEASE_VARIABLE, LIMIT_S, Lease
 from hangdrill.rank.canary.marked import MARK, end_marked
 
 __all__ = ["FACTS_WORD", "main"]
@@ -33,7 +34,7 @@ PR_SET_PDEATHSIG = 1
 def main() -> int:
     """To the end of the command, or of the lease."""
     options = _options()
-    lease = Lease(options.lease)
+    lease = Lease(options.lease, limit_s=options.limit_s)
     try:
         facts = _facts(options, lease)
     except OSError as error:
@@ -51,6 +52,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--lease", type=Path, required=True)
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--interface", default="")
+    parser.add_argument("--limit-s", type=float, default=LIMIT_S)
     parser.add_argument("command", nargs="*")
     return parser.parse_args()
 
