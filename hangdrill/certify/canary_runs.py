@@ -1,5 +1,6 @@
 """Pairs of canary jobs: one of each side, right after each other, in changing order. Judges nothing."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import msgspec
 from hangdrill.certify.canary_jobs import CanaryJob, run_canary
 from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.cells import CellContext
+from hangdrill.certify.kept import keep, read_kept
 from hangdrill.certify.measures import sizes_bytes
 
 __all__ = ["HOPELESS_RUNS", "PairRuns", "Side", "in_pairs", "job_of", "run_pairs", "without_group"]
@@ -55,6 +57,7 @@ def in_pairs(
 ) -> PairRuns:
     """run(role, directory) for each role of each pair, AB BA AB ..., and every record in the cell's runs.json.
 
+    A run that was kept before an interruption is not repeated: also what was measured at another hour is a pair.
     names: of the roles, for whoever watches. hopeless: after each pair, why no more of them are to be run, or "".
     """
     found: dict[str, list[CanaryRun]] = {"baseline": [], "candidate": []}
@@ -62,13 +65,26 @@ def in_pairs(
     for pair in range(pairs):
         for role in ("baseline", "candidate") if pair % 2 == 0 else ("candidate", "baseline"):
             context.listener.phase("canary", f"pair {pair + 1} of {pairs}, {names[role]}")
-            found[role].append(run(role, context.cell_dir / f"{pair + 1:02d}-{role}"))
+            directory = context.cell_dir / f"{pair + 1:02d}-{role}"
+            found[role].append(_kept_or_run(directory, names[role], lambda: run(role, directory)))  # noqa: B023 - called at once
         gave_up = next((why for role, runs in found.items() if (why := hopeless(role, runs))), "")
         if gave_up:
             break
     runs = PairRuns(baseline=tuple(found["baseline"]), candidate=tuple(found["candidate"]), gave_up=gave_up)
     (context.cell_dir / "runs.json").write_bytes(msgspec.json.format(msgspec.json.encode(runs), indent=1))
     return runs
+
+
+def _kept_or_run(directory: Path, name: str, run: Callable[[], CanaryRun]) -> CanaryRun:
+    """What an interrupted run of this cell has measured already, else a new run, which is kept once it has ended."""
+    file, key = directory.with_name(f"{directory.name}.run.json"), f"{directory.name} {name}"
+    earlier = read_kept(file, key, CanaryRun)
+    if earlier is not None:
+        return earlier
+    shutil.rmtree(directory, ignore_errors=True)
+    found = run()
+    keep(file, key, found)
+    return found
 
 
 def without_group(role: str, runs: list[CanaryRun]) -> str:

@@ -12,7 +12,7 @@ that it ends in a `finally`.
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -33,7 +33,7 @@ from hangdrill.model.receipt import (
 from hangdrill.model.verdict import Verdict
 from hangdrill.report.progress import Listener
 
-__all__ = ["Cell", "CellContext", "CellResult", "Claim", "Needs", "evidence_file", "unknown_lines"]
+__all__ = ["Cell", "CellContext", "CellResult", "Claim", "GoesOn", "Needs", "evidence_file", "unknown_lines"]
 
 CHUNK_BYTES = 1 << 20
 
@@ -89,7 +89,8 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
 class CellContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a running cell is given.
 
-    cell_dir: OUT/cells/<id>/, new and private; the cell's files and run directories go there.
+    cell_dir: OUT/cells/<id>/, private, and empty unless the cell goes on (`GoesOn`); the cell's files and run directories
+    go there.
     plan_dir: where relative paths in the plan start, and the user's own command lines run.
     environ: of hangdrill; a job of a stack gets `stack.environ(context.environ)`, with the plan's workload.env in it.
     """
@@ -141,6 +142,13 @@ class Cell(Protocol):
 
     def run(self, context: CellContext) -> CellResult:
         """Measure."""
+
+
+@runtime_checkable
+class GoesOn(Protocol):
+    """A cell that finds in its `cell_dir` what an interrupted run of it has left there, and goes on after that."""
+
+    goes_on: bool
 
 
 def unknown_lines(claims: tuple[Claim, ...], why: str, next_step: str) -> tuple[Line, ...]:

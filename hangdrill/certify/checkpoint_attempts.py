@@ -6,7 +6,7 @@ every restore begins in a process that nothing has gone wrong in.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -15,7 +15,7 @@ from hangdrill.certify.checkpoint_notes import Note, note_files, read_notes
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.receipt import CheckpointOutcome
 
-__all__ = ["Attempt", "DrillOptions", "DrillStack", "Task", "Variant", "try_all"]
+__all__ = ["Attempt", "DrillOptions", "DrillStack", "Keeper", "NoopKeeper", "Task", "Variant", "try_all"]
 
 NOTE_VARIABLE = "HANGDRILL_CHECKPOINT_NOTE"
 """As hangdrill.rank.checkpoint.notes knows it."""
@@ -84,6 +84,33 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[Path, ...] = ()
 
 
+class Keeper(Protocol):
+    """Keeps attempts that have ended, for a drill that goes on after an interruption."""
+
+    def find(self, task: Task) -> Attempt | None:
+        """The attempt of an earlier run that is still good."""
+
+    def keep(self, task: Task, attempt: Attempt) -> None:
+        """It has ended."""
+
+    def forget(self, task: Task) -> None:
+        """It begins anew."""
+
+
+class NoopKeeper:
+    """Keeps nothing."""
+
+    def find(self, task: Task) -> Attempt | None:
+        """None."""
+        return None
+
+    def keep(self, task: Task, attempt: Attempt) -> None:
+        """Nothing."""
+
+    def forget(self, task: Task) -> None:
+        """Nothing."""
+
+
 def try_all(
     action: Action,
     stack: DrillStack,
@@ -93,11 +120,16 @@ def try_all(
     work_dir: Path,
     agent_path: Path,
     interrupt: Interrupt,
+    keeper: Keeper | None = None,
 ) -> dict[str, Attempt]:
     """Try each, by its name; notes and logs go to `work_dir`. Raises MachineError, UsageError, Interrupted."""
     work_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     ranks = 1 if action == "read" else options.ranks
-    found: dict[str, Attempt] = {}
+    keeper = keeper or NoopKeeper()
+    found = {task.name: attempt for task in tasks if (attempt := keeper.find(task)) is not None}
+    for task in tasks:
+        if task.name not in found:
+            keeper.forget(task)
     while left := [task for task in tasks if task.name not in found]:
         scripts = [task for task in left if task.variant.is_script]
         batch = [task for task in left if not task.variant.is_script] or scripts[:1]
@@ -107,6 +139,7 @@ def try_all(
         for task in batch:
             attempt = _attempt(work_dir / task.name, task.variant, end, log, ranks)
             found[task.name] = attempt
+            keeper.keep(task, attempt)
             if attempt.trouble is not None:
                 break
     return found

@@ -13,10 +13,29 @@ from pathlib import Path
 
 import msgspec
 
-from hangdrill.certify.checkpoint_attempts import Attempt, DrillOptions, DrillStack, Task, Variant, try_all
+from hangdrill.certify.checkpoint_attempts import (
+    Attempt,
+    DrillOptions,
+    DrillStack,
+    Keeper,
+    NoopKeeper,
+    Task,
+    Variant,
+    try_all,
+)
 from hangdrill.certify.checkpoint_files import Manifest, duplicate, sum_files
 from hangdrill.certify.checkpoint_jobs import Action
 from hangdrill.certify.checkpoint_judge import judged
+from hangdrill.certify.checkpoint_kept import (
+    SAVE_KEY,
+    KeptAttempts,
+    is_unchanged,
+    key_of_files,
+    key_of_manifest,
+    manifest_file,
+    remove_checkpoint,
+    saved_as_listed,
+)
 from hangdrill.certify.checkpoint_look import CheckpointState, Look, look
 from hangdrill.certify.checkpoint_notes import Note, differences, size_text
 from hangdrill.drill.waiting import Interrupt
@@ -65,10 +84,12 @@ class PairDrill:
         out_dir: Path,
         interrupt: Interrupt,
         tell: Callable[[str], None] = lambda text: None,
+        goes_on: bool = False,
     ) -> None:
+        """goes_on: keep what has ended in `work_dir`, and use again what an interrupted drill has left there."""
         self.options = options
         self._work_dir, self._out_dir = work_dir, out_dir
-        self._interrupt, self._tell = interrupt, tell
+        self._interrupt, self._tell, self._goes_on = interrupt, tell, goes_on
         self._agent_path = prepare_agent_path(work_dir / "agent-path")
 
     def save(self, stack: DrillStack) -> tuple[SavedCheckpoint, ...]:
@@ -78,7 +99,12 @@ class PairDrill:
         if stack.missing:
             return tuple(_unsaved(stack, task) for task in tasks)
         self._tell(f"{stack.name} saves")
-        tried = self._try("save", stack, tasks, home / "notes")
+        keeper = self._keeper(home / "notes", dict.fromkeys((task.name for task in tasks), SAVE_KEY))
+        for task in tasks if self._goes_on else ():
+            if keeper.find(task) is None or not saved_as_listed(task.place):
+                keeper.forget(task)
+                remove_checkpoint(task.place)
+        tried = self._try("save", stack, tasks, home / "notes", keeper)
         return tuple(self._saved(stack, task, tried[task.name]) for task in tasks)
 
     def duplicate(self, saved: SavedCheckpoint) -> SavedCheckpoint:
@@ -86,6 +112,10 @@ class PairDrill:
         if saved.trouble is not None:
             return saved
         copy = saved.directory.with_name(f"{saved.directory.name}.copy")
+        if self._goes_on and copy.exists():
+            if is_unchanged(copy, saved.manifest):
+                return msgspec.structs.replace(saved, copy=copy)
+            remove_checkpoint(copy)
         duplicate(saved.directory, copy)
         return msgspec.structs.replace(saved, copy=copy)
 
@@ -96,7 +126,9 @@ class PairDrill:
         tried: dict[str, Attempt] = {}
         if tasks:
             self._tell(f"{stack.name} restores {', '.join(dict.fromkeys(each.stack for each in saved))}")
-            tried = self._try("restore", stack, tasks, self._work_dir / "restored-by" / stack.name)
+            home = self._work_dir / "restored-by" / stack.name
+            keys = {_task(each, stack).name: key_of_manifest(each.manifest) for each in saved}
+            tried = self._try("restore", stack, tasks, home, self._keeper(home, keys))
         return tuple(
             row or self._restored(each, stack, tried[_task(each, stack).name])
             for each, row in zip(saved, early, strict=True)
@@ -106,13 +138,20 @@ class PairDrill:
         """Read a checkpoint of the user's own on one stack, without its model."""
         self._tell(f"{stack.name} reads {directory}")
         task = Task(name="known-good", variant=Variant(layout="plain"), place=directory)
-        return self._try("read", stack, [task], self._work_dir / "read-by" / stack.name)[task.name]
+        home = self._work_dir / "read-by" / stack.name
+        keeper = self._keeper(home, {task.name: key_of_files(directory)})
+        return self._try("read", stack, [task], home, keeper)[task.name]
 
     def evidence(self, paths: Iterable[Path]) -> tuple[str, ...]:
         """The paths as the receipt names them."""
         return tuple(str(path.relative_to(self._out_dir)) for path in paths)
 
-    def _try(self, action: Action, stack: DrillStack, tasks: Sequence[Task], at: Path) -> dict[str, Attempt]:
+    def _keeper(self, at: Path, keys: dict[str, str]) -> Keeper:
+        return KeptAttempts(at, keys) if self._goes_on else NoopKeeper()
+
+    def _try(
+        self, action: Action, stack: DrillStack, tasks: Sequence[Task], at: Path, keeper: Keeper
+    ) -> dict[str, Attempt]:
         return try_all(
             action,
             stack,
@@ -121,6 +160,7 @@ class PairDrill:
             work_dir=at,
             agent_path=self._agent_path,
             interrupt=self._interrupt,
+            keeper=keeper,
         )
 
     def _saved(self, stack: DrillStack, task: Task, tried: Attempt) -> SavedCheckpoint:
@@ -136,7 +176,7 @@ class PairDrill:
             text = f"the save ended well, but {state.problems[0]}"
             return msgspec.structs.replace(about, trouble=OF_STATE[state.state], detail=text)
         manifest = sum_files(at)
-        listed = at.with_name(f"{at.name}.manifest.json")
+        listed = manifest_file(at)
         listed.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
         return msgspec.structs.replace(about, manifest=manifest, evidence=(*about.evidence, listed))
 

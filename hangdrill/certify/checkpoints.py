@@ -1,5 +1,6 @@
 """The cell of the checkpoint drill: every ordered pair of the plan's stacks, the way back, the negative controls."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -68,6 +69,7 @@ class CheckpointCell:
     id = "checkpoint"
     topology = ""
     title = "save and restore a checkpoint on every ordered pair of stacks"
+    goes_on = True
 
     def __init__(self, plan: CertifyPlan) -> None:
         self._plan = plan
@@ -134,6 +136,7 @@ def _drill(context: CellContext) -> PairDrill:
         out_dir=context.out_dir,
         interrupt=context.interrupt,
         tell=lambda text: context.listener.phase("checkpoint", text),
+        goes_on=True,
     )
 
 
@@ -183,6 +186,7 @@ def _compare_reads(baseline: Attempt, candidate: Attempt) -> tuple[Verdict, str]
 
 def _controls(drill: PairDrill, table: PairTable, stack: DrillStack, work_dir: Path) -> tuple[Control, ...]:
     """Broken on purpose. Without a checkpoint to break there is no control, and the lines above are no PASS either."""
+    shutil.rmtree(work_dir, ignore_errors=True)  # of a run that was interrupted
     whole = _first(table.saved, stack.name)
     if whole is None or stack.missing or whole.variant.is_script:
         return ()

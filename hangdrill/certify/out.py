@@ -5,12 +5,14 @@ OUT/
   stacks.json              the stacks with their fingerprints, as of the last command
   cells/<id>.json          CellResult of every cell that has ended, written whole
   cells/<id>/              what the cell left: run directories, samples, logs
+  cells/<id>.unfinished    while a cell that can go on has not ended: what it was begun with
   receipt.json             hangdrill.receipt/1
   receipt.dsse.json        the signed envelope, with --sign
   checklist.md, checklist.html
 """
 
 import contextlib
+import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,6 +77,26 @@ class Out(msgspec.Struct, frozen=True):
         make_directory(directory)
         return directory
 
+    def begin(self, cell_id: str, key: str, *, goes_on: bool) -> Path:
+        """The cell's own directory: empty or, for a cell that goes on, as one that was begun here with the same key and
+        has not ended left it."""
+        if not goes_on:
+            return self.new_dir_of(cell_id)
+        mark, directory = self._unfinished(cell_id), self.cells / cell_id
+        begun_with = f"{key} on {platform.node()}\n"
+        if directory.is_dir() and _text_of(mark) == begun_with:
+            return directory
+        self.new_dir_of(cell_id)
+        mark.write_text(begun_with, encoding="utf-8")
+        return directory
+
+    def end(self, cell_id: str) -> None:
+        """The cell has run to its end: when it is run again, it begins anew."""
+        self._unfinished(cell_id).unlink(missing_ok=True)
+
+    def _unfinished(self, cell_id: str) -> Path:
+        return self.cells / f"{cell_id}.unfinished"
+
     def write_result(self, result: CellResult) -> None:
         """Whole, or not at all."""
         make_directory(self.result_of(result.id).parent)
@@ -95,6 +117,13 @@ class Out(msgspec.Struct, frozen=True):
             return evidence_file(self.root / file.path, self.root) == file
         except (OSError, ValueError):
             return False
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 @contextlib.contextmanager

@@ -6,7 +6,8 @@
  4. cells         one after the other; each result is a file as soon as the cell has ended
  5. receipt       from the fingerprints and the cells' results: lines, differences, verdict
 
-With `resume`, a cell that has ended is not run again, as long as the plan and its stacks are the same (`key_of`).
+With `resume`, a cell that has ended is not run again, as long as the plan and its stacks are the same (`key_of`); one
+that was interrupted goes on after its last pair, save or restore, if it can (`GoesOn`).
 Ctrl-C ends the running cell and everything that it started; what has ended stays.
 """
 
@@ -18,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from hangdrill.certify.cells import Cell, CellContext, CellResult
+from hangdrill.certify.cells import Cell, CellContext, CellResult, GoesOn
 from hangdrill.certify.fingerprints import read_stack
 from hangdrill.certify.matrix import cells_of
 from hangdrill.certify.out import Out, open_out
@@ -154,23 +155,25 @@ class _Run(msgspec.Struct, frozen=True):
         self.watcher.begins(cell.id, cell.title, number, total)
         result = self._run(cell, key)
         self.out.write_result(result)
+        if result.ran:
+            self.out.end(cell.id)
         self.watcher.ended(cell_record(result), result.lines)
         return result
 
     def _run(self, cell: Cell, key: str) -> CellResult:
+        blocked = blocked_by(cell, self.stacks, self.environ)
+        if blocked is not None:
+            return blocked
         context = CellContext(
             plan=self.plan,
             stacks=self.stacks,
             out_dir=self.out.root,
-            cell_dir=self.out.new_dir_of(cell.id),
+            cell_dir=self.out.begin(cell.id, key, goes_on=isinstance(cell, GoesOn)),
             environ=self.environ,
             interrupt=self.interrupt,
             listener=self.listener,
             plan_dir=self.plan_dir,
         )
-        blocked = blocked_by(cell, self.stacks, self.environ)
-        if blocked is not None:
-            return blocked
         began_s = time.monotonic()
         result = run_cell(cell, context)
         return msgspec.structs.replace(result, key=key, wall_s=round(time.monotonic() - began_s, 3))
