@@ -1,6 +1,7 @@
 """Whether the plan declares a difference: its patterns against the name of a fact, or the id of a line.
 
-A pattern is one of fnmatch. "torch" stands for everything that is said of torch itself; a package, a variable and an
+A pattern is one of fnmatch. "torch" stands for everything that is said of torch itself, "image" for the
+image; a package, a variable and an
 extension may be named without "package:", "env:" and "extension:".
 """
 
@@ -28,8 +29,9 @@ def _forms(name: str) -> Iterable[str]:
     yield name
     if ":" in name:
         yield name.partition(":")[2]
-    if name.startswith("torch."):
-        yield "torch"
+    for whole in ("torch", "image"):
+        if name.startswith(f"{whole}."):
+            yield whole
 
 
 def marked(differences: Iterable[Difference], patterns: tuple[str, ...]) -> tuple[Difference, ...]:

@@ -1,28 +1,28 @@
 """Read the fingerprint of a stack: the sources of `hangdrill/rank/fingerprint` go to its Python by standard input.
 
-So nothing is installed in the stack, and the "Python" may be any program that runs one: a wrapper around
-`docker run -i`, `srun` or `ssh`. The answer comes in parts; what came before a crash is kept.
+So nothing is installed in the stack, and the "Python" may be one in a container image, or any program that runs one: a
+wrapper around `srun` or `ssh`. The answer comes in parts; what came before a crash is kept.
 """
 
-import json
 import os
 import re
 import secrets
 import shutil
-import signal
 import subprocess
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
+from hangdrill.certify.fingerprint_images import ask_image
+from hangdrill.certify.fingerprint_script import BOOT, Answer, answer_of, sources
 from hangdrill.certify.stacks import Stack
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE, own_id
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
-from hangdrill.launchers.agent_path import rank_package
+from hangdrill.model.container import IMAGE_PYTHON
+from hangdrill.model.errors import MachineError
 from hangdrill.model.fingerprint import Fingerprint
 
 __all__ = ["DEADLINE_S", "LEAST_TORCH", "Answer", "ask", "read_stack"]
@@ -32,30 +32,8 @@ MOST_BYTES = 64 * 1024 * 1024
 """The longest answer: one of 2000 packages has a megabyte."""
 LEAST_TORCH = (2, 11)
 LEAST_PYTHON = (3, 10)
-MARK = "hangdrill.fingerprint "
-PARTS = ("packages", "changed", "torch_files", "machine", "elf", "extensions", "main")
-HOME = "hangdrill.rank.fingerprint"
-
 FLOOD = 1 << 16
 """Stands for an exit code, and is none."""
-
-_BOOT = """
-import json, sys, types
-if sys.version_info < (3, 10):
-    sys.exit("hangdrill needs Python 3.10 or newer, this is " + sys.version.split()[0])
-for name, text in json.load(sys.stdin):
-    module = sys.modules[name] = types.ModuleType(name)
-    module.__path__ = []
-    exec(compile(text, name, "exec"), module.__dict__)
-sys.modules[name].main()
-"""
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a Python said. facts: the parts laid over each other; error: why there are none, or no more."""
-
-    facts: dict[str, Any] = msgspec.field(default_factory=dict)
-    error: str = ""
 
 
 def read_stack(
@@ -66,8 +44,16 @@ def read_stack(
     environ: Mapping[str, str],
     interrupt: Interrupt | None = None,
     deadline_s: float = DEADLINE_S,
+    image: str = "",
+    mounts: Sequence[str] = (),
 ) -> Stack:
-    """The stack with its fingerprint, or with why it has none and what to do. Raises Interrupted only."""
+    """The stack with its fingerprint, or with why it has none and what to do. Raises Interrupted only.
+
+    image: that the stack is, with mounts ("SOURCE:TARGET[:ro]"); python is then in it, and environ names the engine.
+    """
+    if image:
+        stack = Stack(name=name, python=python or IMAGE_PYTHON, env=dict(env), image=image, mounts=tuple(mounts))
+        return _of_image(stack, environ, interrupt, deadline_s)
     stack = Stack(name=name, python=python, env=dict(env))
     found = shutil.which(python, path=environ.get("PATH"))
     if found is None:
@@ -78,12 +64,27 @@ def read_stack(
         )
     stack = msgspec.structs.replace(stack, python=os.path.abspath(found))  # noqa: PTH100 - links must stay: venvs are links
     answer = ask(stack.python, stack.environ(environ), interrupt=interrupt, deadline_s=deadline_s)
+    return _with_facts(stack, answer, "name the Python of an environment, VENV/bin/python")
+
+
+def _of_image(stack: Stack, environ: Mapping[str, str], interrupt: Interrupt | None, deadline_s: float) -> Stack:
+    """The same in a container of the image; what the engine says of the image belongs to the facts."""
+    try:
+        answer = ask_image(stack, environ, interrupt=interrupt, deadline_s=deadline_s)
+    except MachineError as error:
+        return _missing(stack, f"{error.what}" if not error.where else f"{error.where}: {error.what}", error.next_step)
+    return _with_facts(stack, answer, "name the image's Python: a path in it, or a word on its PATH")
+
+
+def _with_facts(stack: Stack, answer: Answer, next_step: str) -> Stack:
+    """next_step: when nothing answered."""
     if "python" not in answer.facts:
-        return _missing(stack, answer.error, "name the Python of an environment, VENV/bin/python")
+        return _missing(stack, answer.error, next_step)
     try:
         fingerprint = msgspec.convert(answer.facts, Fingerprint)
     except msgspec.ValidationError as error:
-        return _missing(stack, f"{python} answered what is not understood: {error}", "report it: a bug in hangdrill")
+        why = f"{stack.python} answered what is not understood: {error}"
+        return _missing(stack, why, "report it: a bug in hangdrill")
     if fingerprint.torch_error and answer.error:
         fingerprint = msgspec.structs.replace(fingerprint, torch_error=answer.error)
     return _judged(msgspec.structs.replace(stack, fingerprint=fingerprint))
@@ -97,15 +98,15 @@ def ask(
     run_id = f"fingerprint-{secrets.token_hex(6)}"
     supervisor = Supervisor(run_id, own_id())
     owned = {**environ, RUN_ID_VARIABLE: run_id, CONTROLLER_VARIABLE: "{}:{}".format(*own_id())}
-    with TemporaryFile() as sources, TemporaryFile() as output, TemporaryFile() as complaints:
-        sources.write(_sources())
-        sources.seek(0)
+    with TemporaryFile() as written, TemporaryFile() as output, TemporaryFile() as complaints:
+        written.write(sources())
+        written.seek(0)
         try:
             child = subprocess.Popen(
-                [python, "-c", _BOOT],
+                [python, "-c", BOOT],
                 env=owned,
                 cwd="/",
-                stdin=sources,
+                stdin=written,
                 stdout=output,
                 stderr=complaints,
                 start_new_session=True,
@@ -127,52 +128,11 @@ def ask(
             return Answer(error=f"{python} says more than {MOST_BYTES >> 20} MB: it is no Python")
         output.seek(0)
         complaints.seek(0)
-        facts = _facts(output.read())
-        if code is None:
-            return Answer(facts=facts, error=f"{python} gave no answer within {deadline_s:g} s")
-        return Answer(facts=facts, error=_why(python, code, complaints.read()) or _silent(python, facts))
-
-
-def _silent(python: str, facts: Mapping[str, Any]) -> str:
-    return "" if facts else f"{python} ended without an answer: it is no Python"
-
-
-def _facts(output: bytes) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
-    for line in output.decode(errors="replace").splitlines():
-        if line.startswith(MARK):
-            try:
-                facts.update(msgspec.json.decode(line[len(MARK) :], type=dict))
-            except (msgspec.DecodeError, RecursionError):  # the last one may be cut
-                continue
-    return facts
-
-
-def _why(python: str, code: int, complaints: bytes) -> str:
-    """Why it ended as it did; empty when it ended well."""
-    if code == 0:
-        return ""
-    if code < 0:
-        return f"{python} was ended by {_signal_name(-code)}"
-    lines = [line for line in complaints.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else f"{python} ended with exit code {code}"
-
-
-def _signal_name(number: int) -> str:
-    """A real-time signal has no name of its own."""
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        return answer_of(python, code, output.read(), complaints.read(), deadline_s=deadline_s)
 
 
 def _size(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_size
-
-
-def _sources() -> bytes:
-    """[name, text] of the modules in the order in which they import each other; packages as empty modules."""
-    home = rank_package() / "fingerprint"
-    empty = [("hangdrill", ""), ("hangdrill.rank", ""), (HOME, "")]
-    parts = [(f"{HOME}.{part}", Path(home / f"{part}.py").read_text(encoding="utf-8")) for part in PARTS]
-    return json.dumps([*empty, *parts]).encode()
 
 
 def _judged(stack: Stack) -> Stack:
@@ -181,10 +141,12 @@ def _judged(stack: Stack) -> Stack:
     if fingerprint is None:
         return stack
     pip = f"{stack.python} -m pip install"
+    if stack.image:
+        pip = f"in a new image, {pip}"
     if not fingerprint.torch:
-        return _missing(stack, f"{stack.python} has no torch", f"install it there: {pip} torch==VERSION")
+        return _missing(stack, f"{stack.where} has no torch", f"install it there: {pip} torch==VERSION")
     if fingerprint.torch_error:
-        why = f"torch {fingerprint.torch} of {stack.python} does not import: {fingerprint.torch_error}"
+        why = f"torch {fingerprint.torch} of {stack.where} does not import: {fingerprint.torch_error}"
         return _missing(stack, why, f"mend that environment: {pip} --force-reinstall torch=={fingerprint.torch}")
     release = fingerprint.backends_release
     if release is not None and release < LEAST_TORCH:

@@ -16,6 +16,7 @@ import msgspec
 
 from hangdrill.certify.nodes_plan import node_mistakes, with_node_count
 from hangdrill.certify.plan_bounds import beyond_reason
+from hangdrill.certify.plan_images import fill_image, image_mistakes
 from hangdrill.drill.scenario_shape import Problem, convert, nearest, usage_error
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.errors import UsageError
@@ -87,12 +88,16 @@ def _with_paths(
         if isinstance(table, dict) and isinstance(table.get(key), str):
             table[key] = _path(table[key], home, environ, f"{where}.{key}", problems)
 
+    def mend_stack(table: object, where: str) -> None:
+        if not fill_image(table, lambda text: _path(text, home, environ, f"{where}.mounts", problems)):
+            mend(table, "python", where)
+
     for side in SIDES:
-        mend(data.get(side), "python", side)
+        mend_stack(data.get(side), side)
     checkpoint = data.get("checkpoint")
     stacks = checkpoint.get("stack") if isinstance(checkpoint, dict) else None
     for number, stack in enumerate(stacks if isinstance(stacks, list) else ()):
-        mend(stack, "python", f"checkpoint.stack[{number}]")
+        mend_stack(stack, f"checkpoint.stack[{number}]")
     mend(checkpoint, "known_good", "checkpoint")
     mend(data.get("workload"), "script", "workload")
     mend(data.get("ring"), "receipt_before", "ring")
@@ -140,6 +145,7 @@ def _mistakes(plan: CertifyPlan) -> Iterator[Problem]:
         yield Problem("workload.script", f'no such script "{work.script}"', "name it from the plan's directory")
     yield from node_mistakes(plan)
     yield from beyond_reason(plan)
+    yield from image_mistakes(plan)
     yield from _stack_mistakes(plan)
     yield from _ring_mistakes(plan)
 
@@ -173,7 +179,7 @@ def _date(text: str) -> date | None:
 
 
 def _warnings(plan: CertifyPlan) -> Iterator[str]:
-    if (plan.baseline.python, plan.baseline.env) == (plan.candidate.python, plan.candidate.env):
+    if plan.baseline == plan.candidate:
         yield "baseline and candidate are the same stack: this certifies no upgrade"
     if not plan.rollback.owner and "nccl" in plan.workload.backend:
         yield "rollback.owner is empty: a fallback that nobody owns is refused"

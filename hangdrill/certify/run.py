@@ -122,7 +122,15 @@ def read_stacks(
     wanted += [(stack.name, stack) for stack in plan.checkpoint.stack]
     stacks = {}
     for name, one in wanted:
-        stacks[name] = read_stack(name, one.python, env=one.env, environ=environ, interrupt=interrupt)
+        stacks[name] = read_stack(
+            name,
+            one.python,
+            env=one.env,
+            environ=environ,
+            interrupt=interrupt,
+            image=one.image,
+            mounts=one.mounts,
+        )
         watcher.stack(stacks[name].record())
     return stacks
 

@@ -22,6 +22,15 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     missing: str = ""
     """Why no job can run on it, in a sentence; empty when one can."""
     next_step: str = ""
+    image: str = ""
+    """The container image that it is, as the plan names it; python is then in it. "": an environment of this host."""
+    mounts: tuple[str, ...] = ()
+    """Of an image: "SOURCE:TARGET[:ro]"."""
+
+    @property
+    def where(self) -> str:
+        """Its Python, for people."""
+        return f"{self.python} in {self.image}" if self.image else self.python
 
     @property
     def works(self) -> bool:
@@ -47,4 +56,6 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
             digest=self.fingerprint.digest if self.fingerprint is not None else "",
             missing=self.missing,
             next_step=self.next_step,
+            image=self.image,
+            mounts=self.mounts,
         )

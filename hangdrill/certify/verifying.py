@@ -96,16 +96,32 @@ def _stack(record: StackRecord, environ: Mapping[str, str], python: str | None, 
     if record.fingerprint is None:
         detail = f"the receipt has no fingerprint of the candidate: {record.missing}"
         return Answer(question="stack", verdict=Verdict.UNKNOWN, detail=detail, mend="make the certification again")
-    now = read_stack(record.name, python or record.python, env=record.env, environ=environ, interrupt=interrupt)
+    now = read_stack(
+        record.name,
+        python or record.python,
+        env=record.env,
+        environ=environ,
+        interrupt=interrupt,
+        image=record.image if python is None else "",
+        mounts=record.mounts,
+    )
     if now.fingerprint is None:
         hint = "run it where the stack is, or name its Python with --python"
         return Answer(question="stack", verdict=Verdict.UNKNOWN, detail=now.missing, mend=hint)
     found = changes(record.fingerprint, now.fingerprint)
+    if record.image and python is not None and found and all(_of_image(change) for change in found):
+        detail = f"{now.python}: everything else is as certified, but whether it is in {record.image} is not seen here"
+        hint = "ask it where the container engine is, without --python"
+        return Answer(question="stack", verdict=Verdict.UNKNOWN, detail=detail, mend=hint)
     if found or record.fingerprint.digest != record.digest:
         hint = "make the certification again for this stack, or go back to the certified one"
         return Answer(question="stack", verdict=Verdict.FAIL, detail=_stale(found), mend=hint)
     detail = f"{now.python}: torch {now.torch}, {len(now.fingerprint.packages)} packages, as certified"
     return Answer(question="stack", verdict=Verdict.PASS, detail=detail)
+
+
+def _of_image(change: Change) -> bool:
+    return change.what == "image" or change.what.startswith("image.")
 
 
 def _stale(found: tuple[Change, ...]) -> str:

@@ -11,14 +11,24 @@ __all__ = ["stack"]
 
 @click.command()
 @click.argument("python", required=False, metavar="[PYTHON]")
+@click.option("--image", help="The stack is this container image; PYTHON is then in it.  [default there: python3]")
+@click.option("--mount", "mounts", multiple=True, metavar="SOURCE:TARGET[:ro]", help="For an image; may be repeated.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Set for this stack; may be repeated.")
 @click.option("--deadline-s", type=click.FloatRange(min=1), default=180.0, show_default=True, help="Longest answer.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.fingerprint/1, with every package.")
-def stack(python: str | None, *, variables: tuple[str, ...], deadline_s: float, as_json: bool) -> int:
+def stack(
+    python: str | None,
+    *,
+    image: str | None,
+    mounts: tuple[str, ...],
+    variables: tuple[str, ...],
+    deadline_s: float,
+    as_json: bool,
+) -> int:
     """Print the fingerprint of a stack: its torch, commit, wheel, driver, NCCL, network, GPUs, extensions, packages.
 
-    PYTHON is the Python of the environment, VENV/bin/python, or any program that runs one (a script around
-    `docker run -i IMAGE python "$@"`); default: HANGDRILL_PYTHON, or this one. Nothing is installed there.
+    PYTHON is the Python of the environment, VENV/bin/python, or any program that runs one; default: HANGDRILL_PYTHON,
+    or this one. With --image it is read in a container of that image, which is removed. Nothing is installed there.
     """
     from hangdrill.certify.fingerprints import read_stack
     from hangdrill.drill.waiting import Interrupt, handling_signals
@@ -26,14 +36,20 @@ def stack(python: str | None, *, variables: tuple[str, ...], deadline_s: float, 
     from hangdrill.report.stack import print_stack
 
     env = dict(_pair(text) for text in variables)
+    if mounts and not image:
+        raise click.UsageError("--mount is for --image: a Python of this host sees its files.")
+    for text in mounts:
+        _check_mount(text)
     with Interrupt() as interrupt, handling_signals(interrupt):
         found = read_stack(
             "stack",
-            python_of(python, os.environ),
+            python or "" if image else python_of(python, os.environ),
             env=env,
             environ=os.environ,
             interrupt=interrupt,
             deadline_s=deadline_s,
+            image=image or "",
+            mounts=mounts,
         )
     if found.fingerprint is not None:
         if as_json:
@@ -50,6 +66,17 @@ def _pair(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise click.UsageError(f"--env {text}: it must be NAME=VALUE")
     return name, value
+
+
+def _check_mount(text: str) -> None:
+    from hangdrill.model.scenario import Volume
+
+    try:
+        absolute = Volume.parse(text).source.startswith("/")
+    except ValueError as error:
+        raise click.UsageError(f"--mount {text}: {error}") from error
+    if not absolute:
+        raise click.UsageError(f"--mount {text}: the source must be a path of this host")
 
 
 def _builtins(value: object) -> dict[str, object]:

@@ -19,10 +19,14 @@ from hangdrill.launchers.engine import ContainerOrder, Engine, ImageFacts
 from hangdrill.launchers.torchrun import PROBE, PROBE_DEADLINE_S
 from hangdrill.model.errors import MachineError
 
-__all__ = ["ImageCall", "ImageTask", "calling", "check_image", "require_image", "start_in_image"]
+__all__ = ["GpusRefused", "ImageCall", "ImageTask", "calling", "check_image", "require_image", "start_in_image"]
 
 _WITH_FILES = 'exec "$@" <"$0/in" >"$0/out" 2>"$0/err"'
 _POLL_S = 0.05
+
+
+class GpusRefused(MachineError):
+    """The engine cannot give this host's GPUs to a container."""
 
 
 class ImageTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +54,10 @@ class ImageCall:
     def output(self) -> bytes:
         """What it has written to standard output so far."""
         return (self._directory / "out").read_bytes()
+
+    def said_bytes(self) -> int:
+        """The longer of both."""
+        return max((self._directory / name).stat().st_size for name in ("out", "err"))
 
     def complaints(self) -> bytes:
         """The same of standard error."""
@@ -164,7 +172,7 @@ def _explained(error: MachineError, task: ImageTask) -> MachineError:
     text = error.what
     if "could not select device driver" in text or "nvidia.com/gpu" in text:
         hint = "install the NVIDIA Container Toolkit, and let the engine know of it"
-        return MachineError("the container engine cannot give GPUs to a container", where=text, next_step=hint)
+        return GpusRefused("the container engine cannot give GPUs to a container", where=text, next_step=hint)
     if '"/bin/sh"' in text and ("no such file" in text or "not found" in text):
         hint = "use an image with a shell: it joins the job's output to its log"
         return MachineError(f"the image has no /bin/sh: {task.image}", where="job.container.image", next_step=hint)

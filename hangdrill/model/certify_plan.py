@@ -80,10 +80,16 @@ UNIT_OF: dict[Measure, str] = {
 
 
 class StackPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A stack: the Python of its environment. env is laid over the environment that hangdrill runs in."""
+    """A stack: the Python of its environment, or a container image. env is laid over the environment that hangdrill
+    runs in; of an image, over the image's own."""
 
-    python: str
+    python: str = ""
+    """Must be set, but for an image, where it is a path in it or a word on its PATH, and "python3" by default."""
     env: dict[str, str] = msgspec.field(default_factory=dict)
+    image: str = ""
+    """As the engine knows it: "registry/train:2.15", or an id."""
+    mounts: tuple[str, ...] = ()
+    """Of an image: directories of this host for every job in it, "SOURCE:TARGET[:ro]"."""
 
 
 class NamedStack(StackPlan, frozen=True, kw_only=True, forbid_unknown_fields=True):

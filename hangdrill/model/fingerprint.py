@@ -125,6 +125,11 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     container: str = ""
     """What the ranks would run in: "" for the host itself, else "docker:<id>", "podman:<id>", "kubernetes:<id>"."""
+    image: str = ""
+    """The container image that the stack is, as it was named; "" for an environment of the host."""
+    image_id: str = ""
+    image_digest: str = ""
+    """Of its repository: "registry/train@sha256:..."; "" for an image that was never pushed or pulled."""
     extensions: tuple[Extension, ...] = ()
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """The environment variables that matter, as the ranks would see them."""
@@ -188,6 +193,10 @@ def _identity(stack: Fingerprint) -> Iterator[tuple[str, str]]:
     yield "torch.imports", stack.torch_error or "yes"
     yield "torch.changed-files", _changed_text(stack.changed_files, stack.changed_digest)
     yield "nccl", stack.nccl or ""
+    if stack.image_id:
+        yield "image", stack.image_id
+    if stack.image_digest:
+        yield "image.digest", stack.image_digest.rpartition("@")[2]
     yield "driver", stack.driver or ""
     yield "gpus", _kinds(gpu.name for gpu in stack.gpus)
     yield "hcas", _kinds(f"{hca.kind} {hca.firmware} {hca.link_layer}".strip() for hca in stack.hcas)

@@ -236,6 +236,10 @@ class StackRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of the fingerprint's identity."""
     missing: str = ""
     next_step: str = ""
+    image: str = ""
+    """The container image that it is; python is then in it."""
+    mounts: tuple[str, ...] = ()
+    """Of an image: "SOURCE:TARGET[:ro]"."""
 
 
 class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,8 @@ class PlainWatcher:
     def stack(self, stack: StackRecord) -> None:
         """Its torch, or why there is none."""
         found = f"torch {stack.fingerprint.torch}" if stack.fingerprint is not None and stack.fingerprint.torch else ""
-        self._say(cell(stack.name, "bold"), cell(f"  {stack.missing or found}  "), cell(stack.python, "dim"))
+        where = f"{stack.image} {stack.python}".strip()
+        self._say(cell(stack.name, "bold"), cell(f"  {stack.missing or found}  "), cell(where, "dim"))
 
     def begins(self, cell_id: str, title: str, number: int, total: int) -> None:
         """Which, of how many."""

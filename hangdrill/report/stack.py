@@ -50,6 +50,8 @@ def stack_rows(stack: Fingerprint) -> Iterator[tuple[str, str]]:
         mtu = f"MTU {interface.mtu}" if interface.mtu else ""
         yield f"network {interface.name}", ", ".join(filter(None, (interface.state, speed, mtu, interface.driver)))
     yield "host", ", ".join(filter(None, (stack.host, stack.platform)))
+    if stack.image:
+        yield "image", ", ".join(filter(None, (stack.image, stack.image_id, stack.image_digest)))
     yield "container", stack.container or "none: the host itself"
     for extension in stack.extensions:
         yield f"extension {extension.name}", extension_text(extension)

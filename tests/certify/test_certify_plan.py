@@ -77,6 +77,22 @@ def test_paths_are_absolute_and_names_are_left(written: str, read_as: str) -> No
     assert plan(text).baseline.python == read_as
 
 
+def test_an_image_has_a_python_in_it_and_mounts_of_this_host() -> None:
+    text = """
+title = "up"
+[baseline]
+image = "train:2.14"
+[candidate]
+image = "train:2.15"
+python = "bin/python"
+mounts = ["data:/data:ro", "~/x:/x", "/y:/y"]
+"""
+    found = plan(text)
+    assert (found.baseline.image, found.baseline.python, found.baseline.mounts) == ("train:2.14", "python3", ())
+    assert found.candidate.python == "bin/python", "a path in the image is left as it is"
+    assert found.candidate.mounts == ("/plans/data:/data:ro", "/home/kim/x:/x", "/y:/y")
+
+
 def test_stacks_come_from_the_variable_where_it_is_set() -> None:
     text = 'title = "up"\n[baseline]\npython = "${HANGDRILL_STACKS}/a"\n[candidate]\npython = "/b"\n'
     assert read(text, {"HANGDRILL_STACKS": "/stacks"}).plan.baseline.python == "/stacks/a"
@@ -103,6 +119,12 @@ def test_stacks_come_from_the_variable_where_it_is_set() -> None:
         ('title = "u"\n[[checkpoint.stack]]\nname = "candidate"\npython = "/c"', "two stacks"),
         ('title = "u"\n[[checkpoint.stack]]\nname = "a/b"\npython = "/c"', "is no name"),
         ('title = "u"\n[[checkpoint.stack]]\nname = "x"\npython = "${NO_SUCH}/c"', "NO_SUCH is not set"),
+        ('title = "u"\n[[checkpoint.stack]]\nname = "x"', "checkpoint.stack[0].python: this key is missing"),
+        ('title = "u"\n[[checkpoint.stack]]\nname = "x"\nimage = "i:1"\nmounts = ["d"]', "must be SOURCE:TARGET"),
+        (
+            'title = "u"\n[[checkpoint.stack]]\nname = "x"\npython = "/c"\nmounts = ["/d:/d"]',
+            "only an image has mounts",
+        ),
         ("title = ", "not valid TOML"),
     ],
 )

@@ -11,7 +11,7 @@ from hangdrill.model.certify_plan import CertifyPlan, Measure, Topology
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "certify.md").read_text(encoding="utf-8")
-OF_A_STACK = {"checkpoint.stack.name", "checkpoint.stack.python", "checkpoint.stack.env"}
+OF_A_STACK = {f"checkpoint.stack.{key}" for key in ("name", "python", "env", "image", "mounts")}
 
 
 def keys(kind: inspect.Type, key: str = "") -> Iterator[str]:
