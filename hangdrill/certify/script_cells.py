@@ -5,6 +5,8 @@ The built-in workloads say what a stack does; only the user's script says what i
 
 import shutil
 
+import msgspec
+
 from hangdrill.certify.canary_lines import judge_measure
 from hangdrill.certify.canary_results import chosen_of, evidence_of, left_out_lines, samples_by_name
 from hangdrill.certify.canary_runs import PairRuns
@@ -18,6 +20,7 @@ from hangdrill.certify.stacks import CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Topology
 from hangdrill.model.receipt import EvidenceFile, Item
 from hangdrill.model.scenario import Before, Expect, Fault, FaultKind, Job, Recorder, Scenario, Trigger
+from hangdrill.model.verdict import Verdict
 
 __all__ = ["ScriptCell", "ScriptDrillCell", "script_cells", "script_scenario"]
 
@@ -25,6 +28,8 @@ SCRIPT_S = 30.0
 """Nobody knows how long a script takes: a guess, which the cell's title says."""
 HELD_BEFORE = 3
 """The operation of a group of all ranks before which one is held: every training script comes to it."""
+CONFIRMED = "fault-confirmed"
+NOT_REACHED = "let the script come to a third operation of a group of all ranks: see job.log in its run directory"
 SEVERAL = 2
 AT = Topology.SINGLE_NODE.value
 
@@ -146,7 +151,10 @@ class ScriptDrillCell:
             result, files = drill_on(context, CANDIDATE, scenario, name="run", cwd=context.plan_dir)
         finally:
             shutil.rmtree(out, ignore_errors=True)
-        return CellResult(id=self.id, lines=(line_of_drill(self.claims[0], result, files),), artifacts=files)
+        line = line_of_drill(self.claims[0], result, files)
+        if any(check.name == CONFIRMED and check.verdict is not Verdict.PASS for check in result.checks):
+            line = msgspec.structs.replace(line, mend=NOT_REACHED)
+        return CellResult(id=self.id, lines=(line,), artifacts=files)
 
 
 def script_scenario(plan: CertifyPlan, *, args: tuple[str, ...], env: dict[str, str]) -> Scenario:

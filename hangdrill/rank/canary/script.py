@@ -40,7 +40,14 @@ class Watch:
         self._pid, self._is_over = os.getpid(), False
 
     def install(self) -> None:
-        """torch.distributed has just been imported: meet every group as it is made."""
+        """torch.distributed has just been imported. A torch that cannot be watched is noted, and the script goes on."""
+        try:
+            self._install()
+        except Exception as error:
+            self._record.failed["count"] = f"{type(error).__name__}: {error}"
+
+    def _install(self) -> None:
+        """Meet every group as it is made."""
         from torch._C import _distributed_c10d
 
         from hangdrill.rank.groups import GroupBook, counting_hook
@@ -65,8 +72,9 @@ class Watch:
         """Write what is known so far."""
         groups = self._book.groups if self._book is not None else []
         pairs = [self._counts.counts(group.slot) for group in groups]
-        self._record.measures["collectives"] = float(sum(collectives for collectives, _ in pairs))
-        self._record.measures["p2p"] = float(sum(p2p for _, p2p in pairs))
+        if "count" not in self._record.failed:
+            self._record.measures["collectives"] = float(sum(collectives for collectives, _ in pairs))
+            self._record.measures["p2p"] = float(sum(p2p for _, p2p in pairs))
         self._record.measures["groups"] = float(len(groups))
         torch = sys.modules.get("torch")
         self._record.facts["torch"] = str(getattr(torch, "__version__", ""))
