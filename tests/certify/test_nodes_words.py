@@ -1,0 +1,119 @@
+"""The words that start a job's part on a node, as they come out of the plan."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+from canary_cases import pair_runs
+
+from hangdrill.certify.canary_nodes import MultiNodeCell
+from hangdrill.certify.matrix import cells_of
+from hangdrill.certify.nodes import ALL_NODES, TRAVELS, node_commands, on_node_words, torchrun_words, travelling
+from hangdrill.certify.nodes_measures import measured_over_nodes, parts_over_nodes
+from hangdrill.model.certify_plan import CertifyPlan, NodesPlan, StackPlan, Topology, WorkPlan
+from hangdrill.model.verdict import Verdict
+from hangdrill.rank.fingerprint.machine import MATTER
+
+COMMAND = ("env", "A=it's {x}", "python", "-m", "job")
+SSH = NodesPlan(names=("node-a", "node-b"), run=("ssh", "{node}", "{command}"), endpoint="node-a:29400")
+
+
+def changed(**changes) -> NodesPlan:
+    given = {"names": SSH.names, "run": SSH.run, "endpoint": SSH.endpoint}
+    return NodesPlan(**{**given, **changes})
+
+
+def plan(**work) -> CertifyPlan:
+    side = StackPlan(python="/stack/bin/python")
+    return CertifyPlan(
+        title="up",
+        baseline=side,
+        candidate=side,
+        topologies=(Topology.MULTI_NODE,),
+        workload=WorkPlan(**{"nnodes": 2, **work}),
+        nodes=SSH,
+    )
+
+
+def test_ssh_gets_the_command_as_one_word_that_its_shell_splits_again():
+    first, second = node_commands(SSH, COMMAND)
+    assert (first.name, second.name) == ("node-a", "node-b")
+    assert second.words[:2] == ("ssh", "node-b")
+    assert tuple(shlex.split(second.words[2])) == COMMAND
+
+
+def test_without_a_word_for_it_the_command_follows_as_it_is():
+    netns = changed(run=("ip", "netns", "exec", "{node}"))
+    assert node_commands(netns, COMMAND)[0].words == ("ip", "netns", "exec", "node-a", *COMMAND)
+
+
+def test_without_a_node_the_command_is_started_once_for_all():
+    srun = changed(names=(), run=("srun", "--nodes=2", "--ntasks-per-node=1"))
+    (one,) = node_commands(srun, COMMAND)
+    assert (one.name, one.words) == (ALL_NODES, ("srun", "--nodes=2", "--ntasks-per-node=1", *COMMAND))
+
+
+def test_what_makes_a_stack_travels_and_what_is_of_one_host_or_secret_does_not():
+    environ = {
+        "NCCL_ALGO": "Ring", "TORCH_X": "1", "OURS": "2", "HOME": "/root", "CUDA_VISIBLE_DEVICES": "0",
+        "NCCL_TOKEN": "t", "HANGDRILL_RUN_ID": "r", "HANGDRILL_CONTROLLER": "1:2",
+    }  # fmt: skip
+    assert set(travelling(environ, ("OURS", "ABSENT"))) == {"NCCL_ALGO", "TORCH_X", "OURS", "HANGDRILL_RUN_ID"}
+
+
+def test_what_travels_is_what_the_fingerprint_tells_apart():
+    assert set(MATTER) - set(TRAVELS) == {"NVIDIA_VISIBLE_DEVICES"}
+    assert set(TRAVELS) - set(MATTER) == set()
+
+
+def test_the_variables_are_words_and_the_controllers_mark_stays_here():
+    words = on_node_words(
+        changed(interface="ib0"),
+        python="/p",
+        variables={"A": "1 2"},
+        directory=Path("/out/job"),
+        lease=Path("/out/job/lease"),
+        lease_s=30.0,
+        command=("run", "it"),
+    )
+    assert words[:6] == ("env", "-u", "HANGDRILL_CONTROLLER", "-C", "/out/job", "A=1 2")
+    assert words[6:9] == ("/p", "-m", "hangdrill.rank.canary.on_node")
+    assert words[-5:] == ("--interface", "ib0", "--", "run", "it")
+
+
+def test_torchrun_is_told_who_holds_the_endpoint():
+    words = torchrun_words(
+        SSH, python="/p", run_id="j", nnodes=2, nproc_per_node=4, max_restarts=0, program=("hangdrill.rank.canary",)
+    )
+    assert words[:3] == ("/p", "-m", "torch.distributed.run")
+    assert any(word.startswith("is_host={holds},") for word in words)
+    assert words[words.index("--rdzv-endpoint") + 1] == "node-a:29400"
+    assert words[-4:] == ("-m", "hangdrill.rank", "-m", "hangdrill.rank.canary")
+
+
+def test_one_rank_on_each_of_two_nodes_has_a_peer_on_the_other():
+    names = {one.name for one in measured_over_nodes(plan(nproc_per_node=1))}
+    assert {"p2p-latency-4kb", "p2p-start-time", "throughput", "init-time"} <= names
+    assert "recovery-time" not in names
+    assert "recover" not in parts_over_nodes(plan(nproc_per_node=1))
+    assert "p2p" in parts_over_nodes(plan(nproc_per_node=1))
+
+
+def test_the_cell_promises_a_line_for_each_measure_and_is_one_of_the_matrix():
+    cell = next(cell for cell in cells_of(plan()) if cell.id == "canary/multi-node")
+    assert cell.needs.programs == ("ssh",)
+    assert cell.needs.gpus == 0
+    assert {claim.topology for claim in cell.claims} == {"multi-node"}
+    assert "canary/multi-node/collective-latency-4kb" in {claim.id for claim in cell.claims}
+
+
+@pytest.mark.parametrize(("more_mb", "verdict"), [(0.0, Verdict.PASS), (200.0, Verdict.FAIL)])
+def test_a_difference_over_nodes_is_found_by_the_same_rule(more_mb, verdict):
+    cell = MultiNodeCell(plan())
+    result = cell.judge(pair_runs(16, more_mb=more_mb), ())
+    lines = {line.id: line for line in result.lines}
+    assert set(lines) == {claim.id for claim in cell.claims}
+    assert lines["canary/multi-node/memory-peak"].verdict is verdict
+    assert lines["canary/multi-node/memory-peak"].topology == "multi-node"
+    names = {difference.what for difference in result.differences}
+    assert ("memory-peak (multi-node)" in names) is (verdict is Verdict.FAIL)
