@@ -4,7 +4,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -41,10 +41,10 @@ def pairs(
     pythons: tuple[str, ...],
     *,
     out: Path | None,
-    layouts: tuple[str, ...],
-    modes: tuple[str, ...],
+    layouts: tuple[Literal["plain", "fsdp2"], ...],
+    modes: tuple[Literal["sync", "async"], ...],
     as_json: bool,
-    **how: Any,  # noqa: ANN401  # each option has its own type
+    **how: Any,  # noqa: ANN401 - each option has its own type
 ) -> int:
     """Save with each PYTHON and restore with each, in fresh processes; print which restores whose, bit-equal.
 
@@ -60,8 +60,8 @@ def pairs(
     from hangdrill.report.checkpoint_table import print_pairs
 
     plan = CheckpointPlan(
-        layouts=layouts or ("plain", "fsdp2"),  # type: ignore[arg-type]
-        modes=modes or ("sync", "async"),  # type: ignore[arg-type]
+        layouts=layouts or ("plain", "fsdp2"),
+        modes=modes or ("sync", "async"),
         save=how["save"],
         restore=how["restore"],
     )

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,9 +29,9 @@ def a_plan(tmp_path: Path, *, more: str = "", candidate: str | None = None) -> L
     return plan_of(text, path=tmp_path / "plan.toml", environ=os.environ)
 
 
-def run(tmp_path: Path, cells: Sequence[FakeCell], **options: object) -> Receipt:
+def run(tmp_path: Path, cells: Sequence[FakeCell], **options: Any) -> Receipt:
     loaded = options.pop("loaded", None) or a_plan(tmp_path)
-    return certify(  # type: ignore[arg-type]
+    return certify(
         loaded, out_dir=tmp_path / "out", environ=os.environ, who="kim", clock=lambda: NOW, cells=cells, **options
     )
 

@@ -26,13 +26,13 @@ PAIRS = 16
 WORK = ((30, 4), (30, 4), (30, 4))
 
 
-def ran(work=WORK, *, wall_s=10.0, exit_code: int | None = 0, hooked=1.0, said="", **more) -> CanaryRun:
+def ran(work=WORK, *, wall_s=10.0, exit_code: int | None = 0, hooked=1.0, steps=9.0, said="", **more) -> CanaryRun:
     """One run of the script. work: (collectives, p2p) of each rank."""
     ranks = tuple(
         RankRecord(
             rank=rank,
             world_size=len(work),
-            measures={"collectives": c, "p2p": p, "hooked": hooked, "host_peak_bytes": 5e8, **more},
+            measures={"collectives": c, "p2p": p, "steps": steps, "hooked": hooked, "host_peak_bytes": 5e8, **more},
             facts=RankFacts(backend_class="ProcessGroupGloo"),
         )
         for rank, (c, p) in enumerate(work)
@@ -63,7 +63,7 @@ def test_every_promised_line_passes_for_one_stack_beside_itself(tmp_path):
     assert {name: line.verdict for name, line in lines.items()} == dict.fromkeys(lines, Verdict.PASS)
     assert set(lines) == {"ends", "same-work", "whole-job-time", "memory-peak"}
     assert result.differences == ()
-    told = "30 collectives and 4 p2p operations a rank, in each of 32 runs; ProcessGroupGloo on both"
+    told = "30 collectives, 4 p2p operations and 9 optimizer steps a rank, in each of 32 runs; ProcessGroupGloo on both"
     assert lines["same-work"].detail == told
     assert lines["memory-peak"].item is Item.MEMORY
 
@@ -123,7 +123,7 @@ def test_a_rank_that_does_fewer_collectives_on_the_candidate_fails_with_both_num
     less = tuple((28, 4) if at == rank else pair for at, pair in enumerate(WORK))
     lines, result = judged(tmp_path, many(), many(work=less))
     assert lines["same-work"].verdict is Verdict.FAIL
-    assert f"rank {rank} 28 collectives and 4 p2p operations" in lines["same-work"].detail
+    assert f"rank {rank} 28 collectives, 4 p2p operations" in lines["same-work"].detail
     (difference,) = result.differences
     assert (difference.what, difference.declared) == ("operations of your script", False)
     assert lines["whole-job-time"].detail.endswith("not proven to be of the same work: canary/script/same-work")
@@ -132,6 +132,14 @@ def test_a_rank_that_does_fewer_collectives_on_the_candidate_fails_with_both_num
 def test_other_p2p_operations_are_other_work_too(tmp_path):
     lines, _ = judged(tmp_path, many(), many(work=((30, 4), (30, 5), (30, 4))))
     assert lines["same-work"].verdict is Verdict.FAIL
+
+
+def test_fewer_steps_of_the_optimizers_are_other_work_too(tmp_path):
+    lines, _ = judged(tmp_path, many(work=((1, 0),) * 2, hooked=0.0), many(work=((1, 0),) * 2, hooked=0.0, steps=8.0))
+    assert lines["same-work"].verdict is Verdict.FAIL
+    assert lines["same-work"].detail.startswith(
+        "baseline 1 collectives and 9 optimizer steps a rank; candidate 1 collectives and 8 optimizer steps a rank"
+    )
 
 
 def test_a_plan_may_declare_that_the_candidate_does_other_work(tmp_path):
@@ -160,7 +168,7 @@ def test_what_a_failed_run_did_is_no_difference_of_work(tmp_path):
 
 
 def test_a_script_without_a_process_group_is_unknown(tmp_path):
-    lines, _ = judged(tmp_path, many(work=((0, 0),) * 2), many(work=((0, 0),) * 2))
+    lines, _ = judged(tmp_path, many(work=((0, 0),) * 2), many(work=((0, 0),) * 2))  # it has an optimizer
     assert lines["same-work"].verdict is Verdict.UNKNOWN
     assert "no operation" in lines["same-work"].detail
 
@@ -257,7 +265,7 @@ def test_torch_is_watched_when_the_script_imports_it_and_not_before(tmp_path, mo
     found: list[int] = []
     after_import("late_module", lambda: found.append(sys.modules["late_module"].VALUE))
     assert found == []
-    import late_module  # noqa: F401
+    import late_module  # noqa: F401 - importing it is what is tried
 
     assert found == [3]
     monkeypatch.delitem(sys.modules, "late_module")

@@ -1,5 +1,8 @@
 """Single rules of the diagnosis, each with the case in which it must not apply."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 import pytest
 from dump_builders import SECOND_NS, START_NS, dump, history, report, status, world
@@ -18,16 +21,13 @@ def named(diagnosis: Diagnosis) -> list[int]:
     return [culprit.rank for culprit in diagnosis.culprits]
 
 
-def ask(*dumps: RankDump, size: int | None = 3, **more: object) -> Diagnosis:
-    return diagnose(dumps, world_size=size, **more)  # type: ignore[arg-type]
+def ask(*dumps: RankDump, size: int | None = 3, **more: Any) -> Diagnosis:
+    return diagnose(dumps, world_size=size, **more)
 
 
-def hung(culprit: int = 1, size: int = 3, **how: object) -> list[RankDump]:
+def hung(culprit: int = 1, size: int = 3, **how: Any) -> list[RankDump]:
     """Everybody but the culprit is inside of the second all_reduce."""
-    return [
-        dump(rank, "all_reduce", *(() if rank == culprit else ("all_reduce!",)), **how)  # type: ignore[arg-type]
-        for rank in range(size)
-    ]
+    return [dump(rank, "all_reduce", *(() if rank == culprit else ("all_reduce!",)), **how) for rank in range(size)]
 
 
 # Several dumps of one rank
@@ -398,8 +398,8 @@ def test_a_frozen_record_is_told_from_its_peers_progress() -> None:
         ((*range(9), 12), "ranks 0-8, 12"),
     ],
 )
-def test_many_ranks_are_said_shortly(ranks: object, text: str) -> None:
-    assert name_ranks(ranks) == text  # type: ignore[arg-type]
+def test_many_ranks_are_said_shortly(ranks: Sequence[int], text: str) -> None:
+    assert name_ranks(ranks) == text
 
 
 def test_a_rank_that_is_stopped_while_the_others_wait_is_said_to_be() -> None:

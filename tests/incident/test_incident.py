@@ -56,7 +56,7 @@ def test_the_answer_is_frozen_and_typed() -> None:
     found = hangdrill.diagnose(str(GLOO))
     assert isinstance(found, Diagnosis)
     with pytest.raises(AttributeError):
-        found.verdict = HangVerdict.NO_HANG  # type: ignore[misc]
+        found.verdict = HangVerdict.NO_HANG  # type: ignore[misc]  # what must not be possible
     assert json.loads(msgspec.json.encode(found))["schema"] == "hangdrill.diagnosis/1"
 
 
@@ -215,4 +215,4 @@ def test_it_works_where_torch_is_not_installed() -> None:
 
 def test_the_package_says_so_when_it_has_no_such_name() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _: Any = hangdrill.nonsense  # type: ignore[attr-defined]
+        _: Any = hangdrill.nonsense  # type: ignore[attr-defined]  # it is not there

@@ -195,7 +195,7 @@ def _parent(options: argparse.Namespace) -> int:
             violations += 1
             print(f"VIOLATION: a process ended with {process.returncode}; it had said {last}", flush=True)
         with contextlib.suppress(KeyError):
-            total.update(last["counts"])  # type: ignore[arg-type]
+            total.update(last["counts"])  # type: ignore[arg-type]  # JSON of this file itself
             rss_mb = max(rss_mb, float(str(last["rss_mb"])))
     if rss_mb > MAX_RSS_MB:
         violations += 1

@@ -1,6 +1,7 @@
 """Dumps of any world size, made in a line, for the tests of the story and of the page."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from hangdrill.diagnosis import diagnose
 from hangdrill.model.diagnosis import Diagnosis
@@ -66,12 +67,12 @@ def dump(
 
 
 def stalled(
-    world: int, culprits: Iterable[int], *, at: int = 55, lost: Iterable[int] = (), **change: object
+    world: int, culprits: Iterable[int], *, at: int = 55, lost: Iterable[int] = (), **change: Any
 ) -> list[RankDump]:
     """Everybody waits in all_reduce #at but the culprits; lost: ranks that left no dump."""
     late, gone = set(culprits), set(lost)
     return [
-        dump(rank, at - (rank in late), world, pending=rank not in late, **change)  # type: ignore[arg-type]
+        dump(rank, at - (rank in late), world, pending=rank not in late, **change)
         for rank in range(world)
         if rank not in gone
     ]
