@@ -39,6 +39,7 @@ class BindingCell:
     """Both stacks, every attempt; on a backend without GPUs only where its ranks work."""
 
     id = "binding"
+    takes_images = True
     topology = ""
     title = "bind ranks to GPUs in every way, also the wrong ones, on both stacks"
 
@@ -107,6 +108,7 @@ class BindingCell:
             CanaryJob(
                 python=context.stacks[stack].python,
                 environ=context.job_environ(stack),
+                place=context.place_of(stack),
                 directory=context.cell_dir / name,
                 backend=backend or context.plan.workload.backend,
                 ranks=1 if attempt.alone else GPUS,

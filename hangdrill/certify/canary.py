@@ -34,6 +34,7 @@ class CanaryCell:
     """Baseline against candidate: one job measures everything, so a pair costs two starts."""
 
     id = "canary/stacks"
+    takes_images = True
     topology = ""
     title = "both stacks measured, pair by pair"
     goes_on = True

@@ -11,6 +11,7 @@ import msgspec
 
 from hangdrill.certify.canary_records import CanaryRun, read_run
 from hangdrill.certify.checkpoint_jobs import Job, JobEnd, run_job
+from hangdrill.certify.places import HERE, Place
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.launchers.agent_path import prepare_agent_path
 from hangdrill.launchers.protocol import LaunchRequest
@@ -39,6 +40,7 @@ class CanaryJob(msgspec.Struct, frozen=True, kw_only=True):
     max_restarts: int = 0
     limit_s: float = 120.0
     deadline_s: float = 300.0
+    place: Place = HERE
 
 
 def run_canary(job: CanaryJob, interrupt: Interrupt) -> CanaryRun:
@@ -55,6 +57,7 @@ def run_canary(job: CanaryJob, interrupt: Interrupt) -> CanaryRun:
             cwd=job.directory,
             log=job.directory / "job.log",
             deadline_s=job.deadline_s,
+            place=job.place,
         ),
         interrupt,
     )

@@ -39,6 +39,7 @@ def variant_parts(plan: CertifyPlan) -> tuple[str, ...]:
 class VariantCell:
     """nccl against another implementation of it in the same stack: an answer with numbers, never a FAIL."""
 
+    takes_images = True
     topology = Topology.SINGLE_NODE.value
     goes_on = True
 

@@ -113,6 +113,7 @@ def job_of(context: CellContext, side: Side, directory: Path, parts: tuple[str, 
     return CanaryJob(
         python=context.stacks[side.stack].python,
         environ=context.job_environ(side.stack),
+        place=context.place_of(side.stack),
         directory=directory,
         backend=side.backend,
         ranks=work.nproc_per_node,

@@ -16,6 +16,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from hangdrill.certify.places import HERE, Place
 from hangdrill.certify.stacks import Stack
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.certify_plan import CertifyPlan
@@ -105,8 +106,20 @@ class CellContext(msgspec.Struct, frozen=True, kw_only=True):
     plan_dir: Path = msgspec.field(default_factory=Path.cwd)
 
     def job_environ(self, name: str) -> dict[str, str]:
-        """The environment of a job on the named stack: hangdrill's, the workload's over it, the stack's over both."""
-        return self.stacks[name].environ({**self.environ, **self.plan.workload.env})
+        """The environment of a job on the named stack: hangdrill's, the workload's over it, the stack's over both. An
+        image has its own variables in the place of hangdrill's."""
+        stack = self.stacks[name]
+        return stack.environ({**({} if stack.image else self.environ), **self.plan.workload.env})
+
+    def place_of(self, name: str) -> Place:
+        """Where a job of the named stack runs; a cell that passes it on to every job says `takes_images = True`."""
+        stack = self.stacks[name]
+        if not stack.image:
+            return HERE
+        gpus = bool(stack.fingerprint is not None and stack.fingerprint.gpus)
+        return Place(
+            image=stack.image_id, python=stack.python, mounts=stack.mounts, engine=dict(self.environ), gpus=gpus
+        )
 
     def evidence(self, *paths: Path) -> tuple[EvidenceFile, ...]:
         """The files as the receipt names them: relative to OUT, with size and sha256. Raises OSError."""

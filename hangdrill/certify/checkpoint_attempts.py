@@ -12,6 +12,7 @@ import msgspec
 
 from hangdrill.certify.checkpoint_jobs import Action, Job, JobEnd, built_in_command, run_job, script_command
 from hangdrill.certify.checkpoint_notes import Note, note_files, read_notes
+from hangdrill.certify.places import HERE, Place
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.receipt import CheckpointOutcome
 
@@ -46,6 +47,7 @@ class DrillStack(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     environ: dict[str, str]
     missing: str = ""
+    place: Place = HERE
 
 
 class DrillOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +176,9 @@ def _job(
         log=log,
         deadline_s=deadline_s,
         extra=extra,
+        place=stack.place,
+        sees=() if action == "save" else tuple(task.place for task in batch),
+        writes=tuple({task.place.parent for task in batch}) if action == "save" else (),
     )
 
 

@@ -15,10 +15,10 @@ from typing import Literal
 
 import msgspec
 
+from hangdrill.certify.places import HERE, Place, Start, start_at
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE, own_id
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
-from hangdrill.launchers.process import start_local
 from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError
@@ -66,6 +66,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     log: Path
     deadline_s: float
     extra: dict[str, str] = msgspec.field(default_factory=dict)
+    place: Place = HERE
+    sees: tuple[Path, ...] = ()
+    """In an image: what else the job reads there; `writes`: what else it writes. It has the log's directory."""
+    writes: tuple[Path, ...] = ()
 
 
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +143,17 @@ def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
     run_id = f"checkpoint-{secrets.token_hex(6)}"
     supervisor = Supervisor(run_id, own_id())
     began_s = time.monotonic()
-    started = start_local(job.command, environ=environ_of(job, run_id), cwd=str(job.cwd), log_path=str(job.log))
+    start = Start(
+        run_id=run_id,
+        command=job.command,
+        environ=environ_of(job, run_id),
+        named=job.environ,
+        cwd=job.cwd,
+        log=job.log,
+        sees=(job.agent_path, *job.sees),
+        writes=job.writes,
+    )
+    started = start_at(job.place, start)
     supervisor.adopt(started.pids())
     exit_code = None
     try:
@@ -147,13 +161,15 @@ def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
     finally:
         ended = supervisor.end(ENDING)
         Waiter().until(started.poll, deadline_s=ENDING.kill_s)  # reap it
+        took_s = time.monotonic() - began_s
+        started.remove()
         started.close()
         shutil.rmtree(_torchrun_logs(job), ignore_errors=True)
     text = tail_of(job.log)
     killed = _SIGNAL.search(text)
     return JobEnd(
         exit_code=exit_code,
-        took_s=time.monotonic() - began_s,
+        took_s=took_s,
         rank_signal=int(killed.group(1)) if killed is not None else None,
         last_line=last_error(text),
         unended=len(ended.survivors),

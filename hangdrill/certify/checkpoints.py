@@ -67,6 +67,7 @@ class CheckpointCell:
     """Needs the baseline and the candidate; a further stack that is missing makes its own rows unknown."""
 
     id = "checkpoint"
+    takes_images = True
     topology = ""
     title = "save and restore a checkpoint on every ordered pair of stacks"
     goes_on = True
@@ -142,7 +143,13 @@ def _drill(context: CellContext) -> PairDrill:
 
 def _stack(context: CellContext, name: str) -> DrillStack:
     stack = context.stacks[name]
-    return DrillStack(name=name, python=stack.python, environ=context.job_environ(name), missing=stack.missing)
+    return DrillStack(
+        name=name,
+        python=stack.python,
+        environ=context.job_environ(name),
+        missing=stack.missing,
+        place=context.place_of(name),
+    )
 
 
 def _known_good(

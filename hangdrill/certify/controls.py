@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
+from hangdrill.certify.drills import placed
 from hangdrill.certify.stacks import CANDIDATE
 from hangdrill.drill.run import run_drill
 from hangdrill.model.certify_plan import CertifyPlan
@@ -36,6 +37,7 @@ class RecorderOff(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float
     id: str = "controls/recorder-off"
     topology: str = ""
+    takes_images: bool = True
     title: str = "a drill with the recorder switched off must fail"
 
     @property
@@ -57,12 +59,13 @@ class RecorderOff(msgspec.Struct, frozen=True, kw_only=True):
     def run(self, context: CellContext) -> CellResult:
         """One drill."""
         run_dir = context.cell_dir / "run"
+        scenario, environ = placed(context, CANDIDATE, self._scenario())
         result = run_drill(
             self.id,
-            self._scenario(),
+            scenario,
             run_dir=run_dir,
             python=context.stacks[CANDIDATE].python,
-            environ=context.job_environ(CANDIDATE),
+            environ=environ,
             listener=context.listener,
             interrupt=context.interrupt,
         )

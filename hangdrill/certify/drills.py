@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
+from hangdrill.certify.places import scenario_in
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.drill.run import run_drill
 from hangdrill.model.certify_plan import CertifyPlan, Topology
@@ -29,6 +30,7 @@ __all__ = [
     "drill_on",
     "hold_scenario",
     "line_of_drill",
+    "placed",
 ]
 
 ARRIVAL = "every-rank-dumped"
@@ -66,6 +68,8 @@ def drill_cells(plan: CertifyPlan) -> tuple["DrillCell | AloneCell", ...]:
 class DrillCell:
     """The last rank is held; the collector must bring every rank's dump, and they must name it."""
 
+    takes_images = True
+
     def __init__(self, plan: CertifyPlan, topology: Topology) -> None:
         self._plan, self._topology = plan, topology
         self.id = f"drills/collector/{topology.value}"
@@ -100,6 +104,7 @@ class AloneCell:
     """What torch leaves of the same hang when nobody pulls, on both stacks."""
 
     id = "drills/alone"
+    takes_images = True
     topology = Topology.SINGLE_NODE.value
     title = "what torch leaves of a held rank when nobody pulls, on both stacks"
 
@@ -183,17 +188,24 @@ def drill_on(
 ) -> tuple[DrillResult, tuple[EvidenceFile, ...]]:
     """Run it on that stack, in the cell's directory. cwd: of a script's job. Raises MachineError, Interrupted."""
     run_dir = context.cell_dir / name
+    scenario, environ = placed(context, stack, scenario)
     result = run_drill(
         name,
         scenario,
         run_dir=run_dir,
         python=context.stacks[stack].python,
-        environ=context.job_environ(stack),
+        environ=environ,
         listener=context.listener,
         interrupt=context.interrupt,
         cwd=cwd,
     )
     return result, context.evidence(*(run_dir / file for file in FILES if (run_dir / file).is_file()))
+
+
+def placed(context: CellContext, stack: str, scenario: Scenario) -> tuple[Scenario, Mapping[str, str]]:
+    """The scenario where the stack is, and the environment to drill it from: of an image, hangdrill's own."""
+    place, environ = context.place_of(stack), context.job_environ(stack)
+    return scenario_in(place, scenario, environ), context.environ if place.image else environ
 
 
 def line_of_drill(claim: Claim, result: DrillResult, files: Sequence[EvidenceFile]) -> Line:

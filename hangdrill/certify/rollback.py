@@ -46,6 +46,7 @@ class RollbackCell:
     """The candidate, by each road of the plan."""
 
     id = "rollback"
+    takes_images = True
     topology = ""
     title = "roll back to the old implementation, and catch the mistakes with it"
     needs = Needs(stacks=(CANDIDATE,))
@@ -117,6 +118,7 @@ class RollbackCell:
             CanaryJob(
                 python=context.stacks[CANDIDATE].python,
                 environ=context.job_environ(CANDIDATE),
+                place=context.place_of(CANDIDATE),
                 directory=context.cell_dir / road.name.replace("=", "-"),
                 backend=road.backend if with_gpus else "gloo",
                 ranks=work.nproc_per_node,

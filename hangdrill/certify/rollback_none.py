@@ -24,6 +24,7 @@ class NothingReplacedCell:
     """One short job on each stack."""
 
     id = "rollback"
+    takes_images = True
     topology = ""
     title = "is there anything to roll back to?"
     needs = Needs()
@@ -75,6 +76,7 @@ class NothingReplacedCell:
             CanaryJob(
                 python=context.stacks[stack].python,
                 environ=context.job_environ(stack),
+                place=context.place_of(stack),
                 directory=context.cell_dir / stack,
                 backend=work.backend,
                 ranks=work.nproc_per_node,

@@ -32,6 +32,7 @@ def plant_controls(context: CellContext) -> Iterator[Control]:
             CanaryJob(
                 python=context.stacks[CANDIDATE].python,
                 environ=context.job_environ(CANDIDATE),
+                place=context.place_of(CANDIDATE),
                 directory=context.cell_dir / f"planted-{number}",
                 backend="gloo",  # the ranks of an NCCL group would wait for each other for good
                 ranks=PLANTED_RANKS,

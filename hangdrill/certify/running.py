@@ -64,6 +64,9 @@ def blocked_by(cell: Cell, stacks: Mapping[str, Stack], environ: Mapping[str, st
             return _unable(cell, f"the plan has no stack {name}", "add it to the plan")
         if stack.missing:
             return _unable(cell, f"{name}: {stack.missing}", stack.next_step)
+        if stack.image and not getattr(cell, "takes_images", False):
+            hint = f"measure it with an environment of this host: name its Python for the {name}"
+            return _unable(cell, f"{name} is a container image, and this is not run in one yet", hint)
         gpus = len(stack.fingerprint.gpus) if stack.fingerprint is not None else 0
         if gpus < cell.needs.gpus:
             hint = f"run it on a host with {cell.needs.gpus} GPUs, or take {cell.topology or 'it'} out of the plan"

@@ -33,6 +33,11 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.python} in {self.image}" if self.image else self.python
 
     @property
+    def image_id(self) -> str:
+        """By which its jobs run the image, whatever the tag names meanwhile; "" for an environment of this host."""
+        return (self.fingerprint.image_id if self.fingerprint is not None else "") or self.image
+
+    @property
     def works(self) -> bool:
         """Whether a job can run on it."""
         return not self.missing
