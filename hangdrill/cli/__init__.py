@@ -14,7 +14,7 @@ from hangdrill.cli.certify import certify
 from hangdrill.cli.checkpoint import checkpoint
 from hangdrill.cli.compare import compare
 from hangdrill.cli.deliver import deliver
-from hangdrill.cli.exits import Commands, drop_output, exit_code_of
+from hangdrill.cli.exits import Commands, drop_output, exit_code_of, open_streams
 from hangdrill.cli.incident import collect, diagnose
 from hangdrill.cli.keys import keygen, sign, verify
 from hangdrill.cli.look import list_command, schema, show
@@ -74,6 +74,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """The entry point: run the command line of this process, and exit with its code."""
+    open_streams()
     end_by_interrupt()
     code = run_command()
     if code == ExitCode.INTERRUPTED:

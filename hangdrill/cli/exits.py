@@ -17,9 +17,10 @@ import click
 
 from hangdrill.model.errors import ExitCode, HangdrillError, MachineError
 
-__all__ = ["Commands", "drop_output", "exit_code_of"]
+__all__ = ["Commands", "drop_output", "exit_code_of", "open_streams"]
 
-_REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, *_FULL})
 
 
 class OutputGone(Exception):
@@ -96,7 +97,13 @@ def _told(error: HangdrillError | click.ClickException) -> int:
 
 def _refused(error: Exception) -> MachineError | None:
     """What the system refuses about a file is no bug of hangdrill's."""
-    if not isinstance(error, OSError) or not isinstance(error.filename, str) or error.errno not in _REFUSALS:
+    if not isinstance(error, OSError) or error.errno not in _REFUSALS:
+        return None
+    if error.errno in _FULL and error.filename is None:  # a write says no name: mostly that of the output
+        return MachineError(
+            (error.strerror or "the disk is full").lower(), next_step="free some space, also for stdout"
+        )
+    if not isinstance(error.filename, str):
         return None
     what = (error.strerror or "refused").lower()
     return MachineError(what, where=error.filename, next_step="look at its owner, its mode and its disk")
@@ -105,13 +112,29 @@ def _refused(error: Exception) -> MachineError | None:
 def _flushed(code: int) -> int:
     """Flush while an error can still be answered; at the interpreter's exit it would be a second one. Not after an
     interrupt: it may have come because a reader that reads no more made us wait."""
-    if code != ExitCode.INTERRUPTED:
-        sys.stdout.flush()
+    try:
+        if code != ExitCode.INTERRUPTED:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_output()
+        if code != ExitCode.MACHINE:
+            return _told(MachineError(f"cannot write the output: {error.strerror}", next_step="look at its disk"))
     return code
 
 
+def open_streams() -> None:
+    """Let a standard stream that was closed before we began (`>&-`) lead nowhere: else the first file that is opened
+    takes its number, and gets what is printed."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
 def drop_output() -> None:
-    """Let the interpreter's last flush go nowhere. Only when the process ends."""
+    """Let the interpreter's last flush, and what it still holds, go nowhere. Only when the process ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

@@ -1,0 +1,53 @@
+"""Where a command's output goes may be full, closed or gone: that is the machine's fault, and no bug."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hangdrill.model.errors import ExitCode
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ["--help", "schema result", "list"]
+
+
+def run(line: str, words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["sh", "-c", line, sys.executable, *words.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_full_disk_behind_stdout_is_the_machines_fault(words: str) -> None:
+    done = run('"$0" -m hangdrill "$@" >/dev/full', words)
+    assert (done.returncode, done.stdout) == (ExitCode.MACHINE, "")
+    assert done.stderr.startswith("hangdrill: ")
+    assert "no space left" in done.stderr.lower()
+    assert done.stderr.count("\n") == 2
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_closed_output_changes_no_exit_code(words: str, closed: str) -> None:
+    done = run(f'"$0" -m hangdrill "$@" {closed}', words)
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.PASS, "", "")
+
+
+def test_nothing_is_printed_into_the_first_file_that_is_opened() -> None:
+    script = "import os, sys; from hangdrill.cli.exits import open_streams; open_streams(); "
+    script += "sys.stderr.write(str(os.open('/dev/zero', os.O_RDONLY) > 2))"
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -c "$1" <&- >&-', sys.executable, script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == "True"
