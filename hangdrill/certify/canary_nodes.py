@@ -24,6 +24,7 @@ from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.agent_path import rank_package
 from hangdrill.model.certify_plan import CertifyPlan, Topology
+from hangdrill.model.errors import MachineError
 from hangdrill.model.receipt import EvidenceFile, Item
 
 __all__ = ["MultiNodeCell", "run_over_nodes"]
@@ -40,6 +41,7 @@ class MultiNodeCell:
     id = "canary/multi-node"
     topology = Topology.MULTI_NODE.value
     title = "both stacks measured over several nodes, pair by pair"
+    goes_on = True
 
     def __init__(self, plan: CertifyPlan) -> None:
         self._plan = plan
@@ -67,6 +69,7 @@ class MultiNodeCell:
 
     def run(self, context: CellContext) -> CellResult:
         """The nodes are asked with each stack's Python, then all pairs. Raises MachineError, Interrupted."""
+        _refuse_images(context)
         agent_path = _agent_copy(context.cell_dir / "agent")
         try:
             found = {name: look_at_nodes(context, name, agent_path=agent_path) for name in (BASELINE, CANDIDATE)}
@@ -158,8 +161,19 @@ def _all_records(directory: Path, ranks: int, waiter: Waiter) -> bool:
     return waiter.until(probe, deadline_s=SEEN_LATE_S, poll_s=0.2) is not None
 
 
+def _refuse_images(context: CellContext) -> None:
+    for name in (BASELINE, CANDIDATE):
+        if context.stacks[name].image:
+            raise MachineError(
+                "stacks that are container images are not measured over several nodes",
+                where=name,
+                next_step="give it as a Python at the same path on every node",
+            )
+
+
 def _agent_copy(directory: Path) -> Path:
     """The ranks' program as files of OUT: where hangdrill is installed, another node may have nothing."""
+    shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(rank_package(), directory / "hangdrill/rank", ignore=shutil.ignore_patterns("__pycache__"))
     (directory / "hangdrill/__init__.py").write_text('"""The part of hangdrill that runs inside a rank."""\n')
     return directory

@@ -1,6 +1,7 @@
 """What a plan's nodes are, asked before anything is measured on them: a node that cannot take part says why at once."""
 
 import shlex
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -44,6 +45,7 @@ def look_at_nodes(context: CellContext, stack: str, *, agent_path: Path) -> tupl
     """Ask every node, with that stack's Python. MachineError, with the node's own words, when one cannot take part."""
     nodes, count = nodes_of(context), context.plan.workload.nnodes
     directory = context.cell_dir / f"look-{stack}"
+    shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     job = NodesJob(
         nodes=nodes,

@@ -14,7 +14,7 @@ from hangdrill.certify.nodes_job import LEASE_S, LeaseFile
 from hangdrill.certify.nodes_look import FACTS_WORD
 from hangdrill.drill.waiting import Waiter
 from hangdrill.rank.canary import lease, on_node
-from hangdrill.rank.canary.addresses import holds, interface_of, own_address
+from hangdrill.rank.canary.addresses import holds, interface_of, is_free, own_address
 
 CHECKOUT = Path(__file__).parents[2]
 LIMIT_S = 60.0
@@ -145,6 +145,13 @@ def test_a_part_without_a_lease_or_with_an_unknown_name_says_so(part, tmp_path):
     (tmp_path / "lease").unlink()
     output = part("true").communicate(timeout=LIMIT_S)[0].decode()
     assert "OUT must lie on a file system that all nodes share" in output
+
+
+def test_a_port_is_free_until_somebody_listens():
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        assert not is_free(port)
+    assert is_free(port)
 
 
 def test_this_host_holds_its_own_names_and_no_other():

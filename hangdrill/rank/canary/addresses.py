@@ -11,7 +11,7 @@ import socket
 import struct
 from collections.abc import Iterator
 
-__all__ = ["holds", "interface_of", "own_address"]
+__all__ = ["holds", "interface_of", "is_free", "own_address"]
 
 _SIOCGIFADDR = 0x8915
 _DISCARD_PORT = 9
@@ -44,6 +44,18 @@ def holds(endpoint_host: str) -> bool:
     own = set(_towards(endpoint_host))
     found = {str(place[0]) for *_, place in socket.getaddrinfo(endpoint_host, _DISCARD_PORT, type=socket.SOCK_DGRAM)}
     return any(ipaddress.ip_address(address.partition("%")[0]).is_loopback or address in own for address in found)
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on the port here; connections that are only waiting to be forgotten do not count."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+            probe.listen()
+        except OSError:
+            return False
+    return True
 
 
 def _towards(host: str) -> Iterator[str]:

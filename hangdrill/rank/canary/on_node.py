@@ -19,15 +19,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hangdrill.rank.canary.addresses import holds, interface_of, own_address
+from hangdrill.rank.canary.addresses import holds, interface_of, is_free, own_address
 from hangdrill.rank.canary.lease import ENDED, LEASE_VARIABLE, LIMIT_S, Lease
 from hangdrill.rank.canary.marked import MARK, end_marked
+from hangdrill.rank.files import wait_until
 
 __all__ = ["FACTS_WORD", "main"]
 
 FACTS_WORD = "hangdrill-node: "
 CONTROLLER_VARIABLE = "HANGDRILL_CONTROLLER"
 LOOK_S = 0.25
+PORT_S = LIMIT_S + 15.0
+"""So long a job that is over may keep the endpoint's port: its controller was killed, and its lease runs out."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -69,12 +72,15 @@ def _facts(options: argparse.Namespace, lease: Lease) -> dict[str, object]:
     except OSError as error:
         what = f"cannot write to {directory}: {error.strerror}; every node must be able to write to OUT"
         raise OSError(what) from error
-    host = options.endpoint.rpartition(":")[0].strip("[]")
+    host, _, port = options.endpoint.rpartition(":")
+    host = host.strip("[]")
     try:
         address = own_address(host, options.interface)
         is_holder = holds(host)
     except socket.gaierror as error:
         raise OSError(f"nodes.endpoint: the name {host} is unknown on this node: {error.strerror}") from error
+    if is_holder and not wait_until(lambda: lease.look() and is_free(int(port)), limit_s=PORT_S, poll_s=LOOK_S):
+        raise OSError(f"nodes.endpoint: another program has the port {port} here, {PORT_S:g} s long")
     return {
         "host": socket.gethostname(),
         "address": address,
