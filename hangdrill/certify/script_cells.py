@@ -64,7 +64,7 @@ class ScriptCell:
     def claims(self) -> tuple[Claim, ...]:
         """Two claims of the script's end and its work, then the measures."""
         ends = "every run of your script ends with exit code 0, on both stacks"
-        work = "your script enters as many collectives and p2p operations on every rank of both stacks, in every run"
+        work = "your script enters as many operations and makes as many optimizer steps, on every rank, in every run"
         return (
             Claim(id=f"{self.id}/ends", item=Item.WORK, topology=AT, claim=ends),
             Claim(id=f"{self.id}/same-work", item=Item.WORK, topology=AT, claim=work),

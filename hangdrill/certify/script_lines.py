@@ -21,10 +21,13 @@ __all__ = ["MEMORY", "TIME", "ends_line", "measured_of_script", "same_work_line"
 TIME, MEMORY = "whole-job-time", "memory-peak"
 REPEAT = "let the script take its seed from HANGDRILL_SEED, and do a fixed number of steps"
 LOGS = "see the logs beside runs.json"
-MOST_RANKS = 4
+MOST_RANKS, OPERATIONS = 4, 2
 
-Counts = tuple[tuple[int, int], ...]
-"""(collectives, p2p) of every rank, by rank."""
+WORDS = (("collectives", "collectives"), ("p2p", "p2p operations"), ("steps", "optimizer steps"))
+"""What is counted of a rank, and how it is called."""
+
+Counts = tuple[tuple[int, ...], ...]
+"""The numbers of WORDS of every rank, by rank."""
 
 
 def measured_of_script(runs: PairRuns | None = None) -> tuple[Measured, ...]:
@@ -72,8 +75,8 @@ def ends_line(claim: Claim, runs: PairRuns, evidence: tuple[str, ...] = ()) -> L
 def same_work_line(
     claim: Claim, runs: PairRuns, evidence: tuple[str, ...] = (), *, placement: str = "auto"
 ) -> tuple[Line, Difference | None]:
-    """By the operations that every rank entered, in the runs that ended well. Other operations on the candidate are a
-    difference; runs of one stack that differ among themselves can be compared with nothing."""
+    """By the operations that every rank entered and the steps of its optimizers, in the runs that ended well. Other
+    numbers on the candidate are a difference; a stack whose own runs differ can be compared with nothing."""
     line = _line(claim, evidence)
     ended = {role: [run for run in getattr(runs, role) if run.exit_code == 0] for role in (BASELINE, CANDIDATE)}
     found: dict[str, Counts] = {}
@@ -91,7 +94,7 @@ def same_work_line(
         mend = "name two stacks with torch 2.14 or newer"
         return msgspec.structs.replace(line, detail="the stacks were not counted alike", mend=mend), None
     old, new = found[BASELINE], found[CANDIDATE]
-    if old == new and not any(sum(pair) for pair in old):
+    if old == new and not any(sum(numbers[:OPERATIONS]) for numbers in old):
         detail = "no operation of a process group was seen on any rank of either stack"
         return msgspec.structs.replace(line, detail=detail, mend="name a script that trains with several ranks"), None
     note = _classes(ended) + (
@@ -136,10 +139,7 @@ def _counts(run: CanaryRun) -> Counts | None:
     records = run.of_attempt()
     if run.missing() or any("collectives" not in record.measures for record in records.values()):
         return None
-    return tuple(
-        (int(records[rank].measures["collectives"]), int(records[rank].measures.get("p2p", 0)))
-        for rank in sorted(records)
-    )
+    return tuple(tuple(int(records[rank].measures.get(word, 0)) for word, _ in WORDS) for rank in sorted(records))
 
 
 def _hooked(run: CanaryRun) -> bool:
@@ -160,16 +160,18 @@ def _classes_of(runs: Sequence[CanaryRun]) -> str:
 
 
 def _text(counts: Counts) -> str:
-    """ "30 collectives and 4 p2p operations a rank", or rank by rank where they differ."""
+    """ "30 collectives and 10 optimizer steps a rank", or rank by rank where they differ."""
     if len(set(counts)) == 1:
-        return f"{_pair(counts[0])} a rank"
-    told = [f"rank {rank} {_pair(pair)}" for rank, pair in enumerate(counts)]
-    return ", ".join(told[:MOST_RANKS]) + (f" and {len(told) - MOST_RANKS} more" if len(told) > MOST_RANKS else "")
+        return f"{_numbers(counts[0])} a rank"
+    told = [f"rank {rank} {_numbers(numbers)}" for rank, numbers in enumerate(counts)]
+    return "; ".join(told[:MOST_RANKS]) + (f" and {len(told) - MOST_RANKS} more" if len(told) > MOST_RANKS else "")
 
 
-def _pair(pair: tuple[int, int]) -> str:
-    collectives, p2p = pair
-    return f"{collectives} collectives" + (f" and {p2p} p2p operations" if p2p else "")
+def _numbers(numbers: tuple[int, ...]) -> str:
+    """Collectives always, the others where there are any."""
+    first, *others = [f"{number} {name}" for number, (_, name) in zip(numbers, WORDS, strict=True)]
+    told = [first, *(text for text, number in zip(others, numbers[1:], strict=True) if number)]
+    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
 
 
 def _mega(amount_bytes: float | None) -> float | None:

@@ -23,8 +23,10 @@ from datetime import timedelta
 import torch, torch.distributed as dist
 dist.init_process_group("gloo", timeout=timedelta(minutes=30))
 mine = dist.new_group([0, 1])
+optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(4))])
 for _ in range(5 if on_candidate else 6):
     dist.all_reduce(torch.ones(4))
+    optimizer.step()
 dist.barrier(mine)
 seen = [early, os.environ["HANGDRILL_SEED"], os.environ["PYTHONHASHSEED"], os.getcwd(), sys.argv[0], len(sys.argv)]
 if dist.get_rank() == 0:
@@ -55,7 +57,8 @@ def test_a_script_runs_on_both_stacks_as_it_would_alone_and_its_work_is_counted(
     result = cell.run(context)
     assert {line.id for line in result.lines} == {claim.id for claim in cell.claims}
     assert (line_of(result, "ends").verdict, line_of(result, "same-work").verdict) == (Verdict.PASS, Verdict.PASS)
-    assert line_of(result, "same-work").detail == "7 collectives a rank, in each of 2 runs; ProcessGroupGloo on both"
+    counted = "7 collectives and 6 optimizer steps a rank, in each of 2 runs; ProcessGroupGloo on both"
+    assert line_of(result, "same-work").detail == counted
     for name in ("whole-job-time", "memory-peak"):  # one pair decides nothing, and shows its numbers
         assert line_of(result, name).verdict is Verdict.UNKNOWN
         assert len(line_of(result, name).baseline) == 1
@@ -90,7 +93,7 @@ def test_fewer_collectives_on_the_candidate_are_other_work(tmp_path):
     assert line_of(result, "ends").verdict is Verdict.PASS
     same = line_of(result, "same-work")
     assert same.verdict is Verdict.FAIL
-    assert same.detail.startswith("baseline 7 collectives a rank; candidate 6 collectives a rank")
+    assert same.detail.startswith("baseline 7 collectives and 6 optimizer steps a rank; candidate 6 collectives")
     assert [one.line for one in result.differences] == ["canary/script/same-work"]
 
 

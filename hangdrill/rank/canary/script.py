@@ -2,9 +2,9 @@
 
 The script runs as it would without this: torch is imported when the script imports it, so a variable that the script
 sets before counts; the interpreter ends as it always does, and the exit status is the script's own. Every rank leaves
-`OUT/rank_<r>.<attempt>.json` (the shape of all canary jobs): how many collectives and p2p operations it entered, the
-peak of its memory, and the class of its first process group. PLACEMENT "wrapped" counts by wrapped functions also where
-torch has pre-hooks, so that both sides of a comparison are counted alike.
+`OUT/rank_<r>.<attempt>.json` (the shape of all canary jobs): how many collectives and p2p operations it entered, how
+many steps its optimizers made, the peak of its memory, and the class of its first process group. PLACEMENT "wrapped"
+counts by wrapped functions also where torch has pre-hooks, so that both sides of a comparison are counted alike.
 """
 
 import importlib.util
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Watch", "after_import", "main"]
 
 USAGE = 64
-WATCHED = "torch.distributed"
+DISTRIBUTED, OPTIMIZERS = "torch.distributed", "torch.optim.optimizer"
 WORDS = 3
 
 
@@ -37,7 +37,7 @@ class Watch:
     def __init__(self, record: Record, counts: Counts, *, wrapped: bool) -> None:
         self._record, self._counts, self._wrapped = record, counts, wrapped
         self._book: GroupBook | None = None
-        self._pid, self._is_over = os.getpid(), False
+        self._pid, self._is_over, self._steps = os.getpid(), False, 0
 
     def install(self) -> None:
         """torch.distributed has just been imported. A torch that cannot be watched is noted, and the script goes on."""
@@ -68,6 +68,15 @@ class Watch:
 
             wrap_functions(self._book, hooks, names)
 
+    def install_steps(self) -> None:
+        """torch.optim has just been imported: count the steps of every optimizer."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        register_optimizer_step_post_hook(self._stepped)
+
+    def _stepped(self, *_: Any) -> None:
+        self._steps += 1
+
     def save(self) -> None:
         """Write what is known so far."""
         groups = self._book.groups if self._book is not None else []
@@ -75,6 +84,7 @@ class Watch:
         if "count" not in self._record.failed:
             self._record.measures["collectives"] = float(sum(collectives for collectives, _ in pairs))
             self._record.measures["p2p"] = float(sum(p2p for _, p2p in pairs))
+        self._record.measures["steps"] = float(self._steps)
         self._record.measures["groups"] = float(len(groups))
         torch = sys.modules.get("torch")
         self._record.facts["torch"] = str(getattr(torch, "__version__", ""))
@@ -159,7 +169,8 @@ def main() -> None:
     watch = Watch(record, counts, wrapped=placement == "wrapped")
     record.doing = "script"
     record.save()
-    after_import(WATCHED, watch.install)
+    after_import(DISTRIBUTED, watch.install)
+    after_import(OPTIMIZERS, watch.install_steps)
     watch.also_at_os_exit()
     try:
         target.run()
