@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
+
 from hangdrill.certify.fingerprints import read_stack
 from hangdrill.certify.signing import SignatureProblem, open_envelope
 from hangdrill.drill.waiting import Interrupt
@@ -50,7 +52,7 @@ def verify_receipt(
         Answer(question="signature", verdict=Verdict.PASS, detail=f"signed with {which}, made by {receipt.who}"),
         _dates(receipt, now),
         *([_stack(receipt.candidate, environ, python, interrupt)] if look_at_stack else ()),
-        *_evidence(receipt.artifacts, file.absolute().parent),
+        *_evidence(receipt, file.absolute().parent),
         _verdict(receipt),
     ]
     verdict = merge(answer.verdict for answer in answers)
@@ -132,33 +134,53 @@ def _stale(found: tuple[Change, ...]) -> str:
     return f"stale, the stack has changed: {named}{more}"
 
 
-def _evidence(artifacts: tuple[EvidenceFile, ...], home: Path) -> tuple[Answer, ...]:
-    """The files that the receipt names. Where none lies beside it, it travels alone, and the question is not asked."""
-    there = [one for one in artifacts if (home / one.path).is_file()]
-    changed = [one.path for one in there if _is_changed(one, home)]
+def _evidence(receipt: Receipt, home: Path) -> tuple[Answer, ...]:
+    """The files that the receipt names, and receipt.json, which `compare` and people read. Where none lies beside it,
+    it travels alone, and the question is not asked."""
+    same = {one.path: _is_same(one, home) for one in receipt.artifacts}
+    there = [path for path, is_same in same.items() if is_same is not None]
+    changed = [path for path, is_same in same.items() if is_same is False]
     if not there:
         return ()
+    if not _is_its_text(home / "receipt.json", receipt):
+        changed.append("receipt.json")
     verdict, detail, mend = Verdict.PASS, f"all {len(there)} files beside the receipt have their hashes", ""
     if changed:
         named = ", ".join(changed[:MOST_NAMED])
         verdict, mend = Verdict.FAIL, "find out who changed them"
-        detail = f"{len(changed)} of {len(artifacts)} files are not what was certified: {named}"
-    elif len(there) < len(artifacts):
-        absent = [one.path for one in artifacts if one not in there]
+        detail = f"{len(changed)} of {len(same)} files are not what was certified: {named}"
+    elif len(there) < len(same):
+        absent = [path for path in same if path not in there]
         verdict, mend = (
             Verdict.UNKNOWN,
             "put the certification's directory back as it was, or move the receipt out of it",
         )
-        detail = f"{len(absent)} of {len(artifacts)} files are gone: {', '.join(absent[:MOST_NAMED])}"
+        detail = f"{len(absent)} of {len(same)} files are gone or cannot be read: {', '.join(absent[:MOST_NAMED])}"
     return (Answer(question="evidence", verdict=verdict, detail=detail, mend=mend),)
 
 
-def _is_changed(file: EvidenceFile, home: Path) -> bool:
+def _is_same(file: EvidenceFile, home: Path) -> bool | None:
+    """None: it is not there, is no file, or cannot be read."""
     digest = hashlib.sha256()
-    with (home / file.path).open("rb") as opened:
-        while chunk := opened.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest() != file.sha256
+    try:
+        if not (home / file.path).is_file():
+            return None
+        with (home / file.path).open("rb") as opened:
+            while chunk := opened.read(CHUNK_BYTES):
+                digest.update(chunk)
+    except OSError:
+        return None
+    return digest.hexdigest() == file.sha256
+
+
+def _is_its_text(file: Path, receipt: Receipt) -> bool:
+    """Whether receipt.json says what was signed. It need not be there."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Receipt) == receipt if file.is_file() else True
+    except OSError:
+        return True
+    except msgspec.DecodeError:
+        return False
 
 
 def _verdict(receipt: Receipt) -> Answer:

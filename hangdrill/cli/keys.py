@@ -1,6 +1,7 @@
 """`hangdrill keygen`, `sign` and `verify`: the keys of receipts, one signature more, and whether a receipt is good."""
 
 import os
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -20,6 +21,8 @@ def keygen(private: Path, *, encrypt: bool) -> None:
     """Make an Ed25519 key pair: FILE (hangdrill-key.pem, for signing, keep it secret) and FILE.pub (for verifying)."""
     from hangdrill.certify.key_files import make_keys
 
+    if not private.name:
+        raise click.UsageError("FILE is empty: name the file of the private key.")
     public = private.with_name(f"{private.name}.pub")
     key_id = make_keys(private, public, passphrase=_new_passphrase() if encrypt else None)
     click.echo(f"{private}  the private key: only who signs receipts may read it")
@@ -32,6 +35,8 @@ def _new_passphrase() -> bytes:
 
     if text := os.environ.get(PASSPHRASE_VARIABLE):
         return text.encode()
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"--encrypt needs a terminal to ask for the passphrase, or {PASSPHRASE_VARIABLE}.")
     text = click.prompt("Passphrase of the new key", hide_input=True, confirmation_prompt=True, err=True)
     if not text:
         raise click.UsageError("--encrypt needs a passphrase that is not empty.")

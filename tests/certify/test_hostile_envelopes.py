@@ -1,6 +1,7 @@
 """Whatever somebody puts in the place of a receipt is refused in one sentence; it never ends in a traceback."""
 
 import copy
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from sample_receipts import receipt
 from hangdrill.certify.key_files import make_keys
 from hangdrill.certify.signing import SignatureProblem, open_envelope, sign_receipt
 from hangdrill.certify.verifying import read_bytes
+from hangdrill.cli import run_command
 from hangdrill.model.errors import UsageError
 
 STRANGE: tuple[Any, ...] = (None, "", [], {}, 1, True, "x", [None], 1e300)
@@ -69,3 +71,13 @@ def test_a_file_without_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("hangdrill.certify.verifying.MAX_FILE_BYTES", 1 << 20)
     with pytest.raises(UsageError, match="no receipt"):
         read_bytes(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("words", [["keygen", ""], ["keygen", "{home}/k", "--encrypt"]])
+def test_a_key_without_a_name_or_a_passphrase_is_not_made(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HANGDRILL_KEY_PASSPHRASE", raising=False)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert run_command([word.format(home=tmp_path) for word in words]) == 64
+    assert not list(tmp_path.iterdir())

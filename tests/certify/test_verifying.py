@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fake_pythons import fake_python
 from sample_receipts import fingerprint, receipt, record
@@ -139,6 +140,36 @@ def test_changed_and_missing_evidence_beside_the_receipt_is_found(signed: Signed
     assert signed.answers()["evidence"] is Verdict.UNKNOWN
     files[1].unlink()
     assert "evidence" not in signed.answers()
+
+
+def test_a_receipt_json_that_says_something_else_is_found(signed: Signed) -> None:
+    evidence, text = signed.home / "plan.toml", signed.home / "receipt.json"
+    evidence.write_text("1")
+    made = receipt(artifacts=(evidence_file(evidence, signed.home),))
+    signed.sign(made)
+    text.write_bytes(msgspec.json.format(msgspec.json.encode(made)))
+    assert signed.answers()["evidence"] is Verdict.PASS
+    text.write_bytes(msgspec.json.encode(msgspec.structs.replace(made, title="all is well")))
+    found = next(answer for answer in signed.verify().answers if answer.question == "evidence")
+    assert (found.verdict, "receipt.json" in found.detail) == (Verdict.FAIL, True)
+    text.write_text("{")
+    assert signed.answers()["evidence"] is Verdict.FAIL
+
+
+@pytest.mark.parametrize("way", ["directory", "pipe", "circle", "device"])
+def test_something_else_in_the_place_of_evidence_is_no_pass(signed: Signed, way: str) -> None:
+    files = [signed.home / "a", signed.home / "b"]
+    for file in files:
+        file.write_text("1")
+    signed.sign(receipt(artifacts=tuple(evidence_file(file, signed.home) for file in files)))
+    files[0].unlink()
+    if way == "directory":
+        files[0].mkdir()
+    elif way == "pipe":
+        os.mkfifo(files[0])
+    else:
+        files[0].symlink_to(files[0] if way == "circle" else "/dev/zero")
+    assert signed.answers()["evidence"] is Verdict.UNKNOWN
 
 
 def test_no_receipt_is_one_clear_error(signed: Signed) -> None:
