@@ -27,7 +27,7 @@ from hangdrill.model.certify_plan import CertifyPlan, Topology
 from hangdrill.model.errors import MachineError
 from hangdrill.model.receipt import EvidenceFile, Item
 
-__all__ = ["MultiNodeCell", "run_over_nodes"]
+__all__ = ["MultiNodeCell", "refuse_images", "run_over_nodes"]
 
 JOB_S = {False: 14.0, True: 35.0}
 """One job over nodes on idle machines, by whether it uses GPUs."""
@@ -69,7 +69,7 @@ class MultiNodeCell:
 
     def run(self, context: CellContext) -> CellResult:
         """The nodes are asked with each stack's Python, then all pairs. Raises MachineError, Interrupted."""
-        _refuse_images(context)
+        refuse_images(context, BASELINE, CANDIDATE)
         agent_path = _agent_copy(context.cell_dir / "agent")
         try:
             found = {name: look_at_nodes(context, name, agent_path=agent_path) for name in (BASELINE, CANDIDATE)}
@@ -161,8 +161,9 @@ def _all_records(directory: Path, ranks: int, waiter: Waiter) -> bool:
     return waiter.until(probe, deadline_s=SEEN_LATE_S, poll_s=0.2) is not None
 
 
-def _refuse_images(context: CellContext) -> None:
-    for name in (BASELINE, CANDIDATE):
+def refuse_images(context: CellContext, *names: str) -> None:
+    """MachineError when one of the stacks is a container image."""
+    for name in names:
         if context.stacks[name].image:
             raise MachineError(
                 "stacks that are container images are not measured over several nodes",

@@ -8,6 +8,7 @@ from hangdrill.certify.cells import Cell
 from hangdrill.certify.checkpoints import checkpoint_cells
 from hangdrill.certify.controls import control_cells
 from hangdrill.certify.drills import drill_cells
+from hangdrill.certify.nodes_drill import node_drill_cells
 from hangdrill.certify.rollback import rollback_cells
 from hangdrill.certify.script_cells import script_cells
 from hangdrill.model.certify_plan import CertifyPlan
@@ -20,6 +21,7 @@ SOURCES: tuple[Callable[[CertifyPlan], Sequence[Cell]], ...] = (
     binding_cells,
     canary_cells,
     drill_cells,
+    node_drill_cells,
     script_cells,
     checkpoint_cells,
     rollback_cells,

@@ -9,8 +9,9 @@ from hangdrill.drill.plan_values import is_healthy, stall_after_s
 from hangdrill.drill.roads import Notice
 from hangdrill.drill.session import Session
 from hangdrill.drill.waiting import Waiter
+from hangdrill.launchers.hosts import HostsLauncher
 from hangdrill.model.errors import MachineError
-from hangdrill.model.scenario import LauncherName, Teardown, Trigger
+from hangdrill.model.scenario import Teardown, Trigger
 
 __all__ = ["collect", "confirm", "gather", "notice", "reach_steady", "tear_down"]
 
@@ -26,7 +27,7 @@ def gather(session: Session) -> None:
     nodes = session.nodes
     if nodes is None:
         return
-    if session.plan.scenario.job.launcher is LauncherName.TORCHRUN:
+    if isinstance(session.launcher, HostsLauncher):
         others = "1" if nodes.count == 2 else f"1 to {nodes.count - 1}"
         session.listener.note(f"waiting for node {others}: run the same command there, with --node-rank")
     early = session.waiter.until(
@@ -48,7 +49,7 @@ def _missing(session: Session, missing: tuple[int, ...], *, ended: bool) -> Mach
     why = f"not there within {session.plan.deadlines.nodes_s:g} s"
     if ended:
         why = f"the job ended before it came: {_last_line(session.layout.job_log) or 'without a word'}"
-    by_hand = session.plan.scenario.job.launcher is LauncherName.TORCHRUN
+    by_hand = isinstance(session.launcher, HostsLauncher)
     mend = "start the same command there with its --node-rank, and let all hosts share this directory"
     return MachineError(
         f"{names}: {why}",

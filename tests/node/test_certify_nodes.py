@@ -13,8 +13,10 @@ import msgspec
 import pytest
 from two_hosts import TwoHosts
 
+import hangdrill
 from hangdrill.certify.canary_nodes import MultiNodeCell
 from hangdrill.certify.cells import CellContext, CellResult
+from hangdrill.certify.nodes_drill import NodesDrillCell
 from hangdrill.certify.nodes_job import NodesJob, run_on_nodes
 from hangdrill.certify.running import run_cell
 from hangdrill.certify.stacks import Stack
@@ -213,3 +215,24 @@ def test_a_killed_controller_leaves_nothing_on_any_node_for_long(hosts, tmp_path
     assert len(sleepers(hosts)) >= 4  # the control: nobody else ends them
     gone = Waiter().until(lambda: not [*hosts.a.processes(), *hosts.b.processes()] or None, deadline_s=LIMIT_S)
     assert gone, [hosts.a.processes(), hosts.b.processes()]
+
+
+@pytest.mark.torchrun
+def test_a_hang_over_two_hosts_leaves_every_dump_and_names_the_rank_of_the_last_node(hosts):
+    context = context_on(hosts.shared, nodes_of(hosts))
+    result = run_cell(NodesDrillCell(context.plan), context)
+    assert result.why_not == ""
+    (line,) = result.lines
+    assert (line.verdict, line.detail) == (Verdict.PASS, line.detail)
+    recorded = msgspec.json.decode((hosts.shared / "work/run/result.json").read_bytes())
+    assert recorded["expected_culprits"] == [1]
+    assert (hosts.a.processes(), hosts.b.processes()) == ([], [])
+
+
+def test_a_drill_without_hangdrill_on_a_node_says_how_to_drill_by_hand(hosts):
+    package = Path(hangdrill.__file__).parent
+    hosts.b.run("mount", "-t", "tmpfs", "none", str(package))
+    context = context_on(hosts.shared, nodes_of(hosts))
+    result = run_cell(NodesDrillCell(context.plan), context)
+    assert "the drill needs hangdrill on every node" in result.why_not
+    assert "--nnodes 2" in result.lines[0].mend
