@@ -43,8 +43,8 @@ MEASURED = """\
 
 
 @pytest.fixture(scope="module")
-def certified(tmp_path_factory):
-    """The cell of a plan with baseline 2.14.1, candidate the torch of the tests, and 2.13.0 beside them."""
+def context(tmp_path_factory):
+    """Of a plan with baseline 2.14.1, candidate the torch of the tests, and 2.13.0 beside them."""
     pythons = {"baseline": stack_of("2.14.1"), "candidate": sys.executable, "2.13.0": stack_of("2.13.0")}
     out_dir = tmp_path_factory.mktemp("certified")
     older = out_dir / "older"
@@ -63,7 +63,7 @@ def certified(tmp_path_factory):
     )
     cell_dir = out_dir / "cells" / "checkpoint"
     cell_dir.mkdir(parents=True)
-    context = CellContext(
+    return CellContext(
         plan=plan,
         stacks={name: Stack(name=name, python=python) for name, python in pythons.items()},
         out_dir=out_dir,
@@ -72,7 +72,12 @@ def certified(tmp_path_factory):
         interrupt=Interrupt(),
         listener=NoopListener(),
     )
-    return CheckpointCell(plan).run(context), out_dir
+
+
+@pytest.fixture(scope="module")
+def certified(context):
+    """What the cell came to, and where."""
+    return CheckpointCell(context.plan).run(context), context.out_dir
 
 
 @pytest.fixture(autouse=True)
@@ -162,6 +167,15 @@ def test_every_file_of_evidence_is_an_artifact(certified):
     named = {file.path for file in result.artifacts}
     assert {path for line in result.lines for path in line.evidence} <= named
     assert all((out_dir / path).is_file() for path in named)
+
+
+def test_a_cell_that_goes_on_after_its_last_restore_starts_no_job_and_says_the_same(certified, context):
+    def logs():
+        return sorted(path for path in context.cell_dir.rglob("job*.log"))
+
+    before = logs()
+    assert CheckpointCell(context.plan).run(context) == certified[0]
+    assert logs() == before
 
 
 def _drill(directory, **about):
