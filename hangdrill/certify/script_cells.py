@@ -4,6 +4,7 @@ The built-in workloads say what a stack does; only the user's script says what i
 """
 
 import shutil
+from pathlib import Path
 
 import msgspec
 
@@ -47,6 +48,8 @@ class ScriptCell:
 
     id = "canary/script"
     topology = ""
+    takes_images = True
+    goes_on = True
     goes_on = True
 
     def __init__(self, plan: CertifyPlan) -> None:
@@ -121,10 +124,12 @@ class ScriptDrillCell:
 
     id = "drills/collector/script"
     topology = ""
+    takes_images = True
     title = "a rank of your script is held, and the collector pulls"
 
     def __init__(self, plan: CertifyPlan) -> None:
         self._plan = plan
+        self._home = Path(plan.workload.script or "").parent
 
     @property
     def needs(self) -> Needs:
@@ -146,9 +151,11 @@ class ScriptDrillCell:
         """One drill."""
         out = context.cell_dir / "out"
         env = seed_variables(self._plan.seed, context.job_environ(CANDIDATE))
-        scenario = script_scenario(self._plan, args=arguments_of(self._plan.workload.args, out), env=env)
+        args = arguments_of(self._plan.workload.args, out)
+        volumes = (f"{out}:{out}",) if out.exists() and context.stacks[CANDIDATE].image else ()
+        scenario = script_scenario(self._plan, args=args, env=env, volumes=volumes)
         try:
-            result, files = drill_on(context, CANDIDATE, scenario, name="run", cwd=context.plan_dir)
+            result, files = drill_on(context, CANDIDATE, scenario, name="run", cwd=self._home)
         finally:
             shutil.rmtree(out, ignore_errors=True)
         line = line_of_drill(self.claims[0], result, files)
@@ -157,8 +164,11 @@ class ScriptDrillCell:
         return CellResult(id=self.id, lines=(line,), artifacts=files)
 
 
-def script_scenario(plan: CertifyPlan, *, args: tuple[str, ...], env: dict[str, str]) -> Scenario:
-    """The plan's script, its last rank held before the third operation of a group of all ranks, whatever its name."""
+def script_scenario(
+    plan: CertifyPlan, *, args: tuple[str, ...], env: dict[str, str], volumes: tuple[str, ...] = ()
+) -> Scenario:
+    """The plan's script, its last rank held before the third operation of a group of all ranks, whatever its name.
+    volumes: of a job in an image."""
     work = plan.workload
     ranks = work.nproc_per_node
     return Scenario(
@@ -170,6 +180,7 @@ def script_scenario(plan: CertifyPlan, *, args: tuple[str, ...], env: dict[str, 
             backend=work.backend,
             timeout_s=work.timeout_s,
             env=env,
+            volumes=volumes,
         ),
         fault=Fault(
             kind=FaultKind.HOLD, rank=ranks - 1, before=Before(group=tuple(range(ranks)), op=None, nth=HELD_BEFORE)

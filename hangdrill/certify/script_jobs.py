@@ -1,5 +1,5 @@
 """The user's own script as a job: under the stack's torchrun, counted by `hangdrill.rank.canary.script`, and ended
-whatever it does. The same arguments, working directory (the plan's) and seed on both sides.
+whatever it does. The same arguments, working directory (the script's own) and seed on both sides.
 """
 
 import re
@@ -15,6 +15,7 @@ from hangdrill.certify.cells import CellContext
 from hangdrill.certify.checkpoint_jobs import Job, run_job, tail_of
 from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
 from hangdrill.launchers.agent_path import prepare_agent_path
+from hangdrill.launchers.box import home_of
 from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 
@@ -44,6 +45,7 @@ def run_script_pairs(context: CellContext) -> PairRuns:
 def run_script(context: CellContext, stack: str, directory: Path, *, placement: str = "auto") -> CanaryRun:
     """Run it once, to its end or `workload.deadline_s`. What it wrote to {out} is removed: it is no evidence."""
     work, found = context.plan.workload, context.stacks[stack]
+    script = Path(work.script or "")
     directory.mkdir(parents=True)
     out = directory / "out"
     environ = context.job_environ(stack)
@@ -55,10 +57,12 @@ def run_script(context: CellContext, stack: str, directory: Path, *, placement: 
             python=found.python,
             environ=environ,
             agent_path=prepare_agent_path(directory / "agent"),
-            cwd=context.plan_dir,
+            cwd=script.parent,
             log=log,
             deadline_s=work.deadline_s,
             extra=seed_variables(context.plan.seed, environ),
+            place=context.place_of(stack),
+            sees=(home_of(script, context.environ),),
         ),
         context.interrupt,
     )

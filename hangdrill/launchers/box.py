@@ -7,7 +7,7 @@ layer and goes with it. Nothing is started or written here.
 """
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -17,7 +17,17 @@ from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.model.errors import MachineError
 from hangdrill.model.scenario import Volume
 
-__all__ = ["Box", "Memory", "Mount", "box_of", "check_volumes", "find_mounted", "image_box", "mounted_volumes"]
+__all__ = [
+    "Box",
+    "Memory",
+    "Mount",
+    "box_of",
+    "check_volumes",
+    "find_mounted",
+    "home_of",
+    "image_box",
+    "mounted_volumes",
+]
 
 _PROGRAMS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
@@ -79,15 +89,19 @@ def box_of(request: LaunchRequest) -> Box:
     )
 
 
+def home_of(script: Path, environ: Mapping[str, str]) -> Path:
+    """What a container sees of a script: its directory; the script alone where that is /tmp or the home directory."""
+    shared = ("/", "/tmp", "/var/tmp", environ.get("HOME", ""))
+    return script if str(script.parent) in shared else script.parent
+
+
 def image_box(request: LaunchRequest) -> Box:
     """For a job in an image: the agent, what ranks write of the run directory, the volumes, and the script's directory
     (the script alone where that is /tmp or the home directory). Nothing else is this host's."""
     run_dir = Path(request.run_dir)
     seen = [str(rank_package()), str(run_dir / "agent")]
     if not request.target.startswith("workload:"):
-        script = Path(request.cwd, request.target)
-        shared = ("/", "/tmp", "/var/tmp", request.environ.get("HOME", ""))
-        seen.append(str(script if str(script.parent) in shared else script.parent))
+        seen.append(str(home_of(Path(request.cwd, request.target), request.environ)))
     mounts = {path: Mount(source=str(Path(path).resolve()), target=path) for path in seen}
     for name in _RANKS_WRITE:
         path = str(run_dir / name)

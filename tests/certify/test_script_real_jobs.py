@@ -2,12 +2,18 @@
 Python that runs the tests; a variable that only the candidate has makes the difference.
 """
 
+import os
+import sys
+
 import msgspec
 import pytest
 from certify_contexts import context_of, left_over
+from image_labs import made_image, mounts_of_this_host
 
 from hangdrill.certify.script_cells import ScriptCell, ScriptDrillCell
 from hangdrill.certify.script_jobs import run_script
+from hangdrill.certify.stacks import Stack
+from hangdrill.launchers.engine import Engine
 from hangdrill.model.errors import Interrupted
 from hangdrill.model.verdict import Verdict
 
@@ -44,7 +50,7 @@ def scripted(tmp_path, text: str, *, planted: bool = False, **work):
     env = {"PLANTED": "yes" if planted else "no"}
     stacks = {**context.stacks, "candidate": msgspec.structs.replace(context.stacks["candidate"], env=env)}
     plan = msgspec.structs.replace(context.plan, seed=7)
-    return msgspec.structs.replace(context, stacks=stacks, plan=plan, plan_dir=tmp_path)
+    return msgspec.structs.replace(context, stacks=stacks, plan=plan)
 
 
 def line_of(result, name: str):
@@ -139,3 +145,21 @@ def test_a_script_without_a_process_group_cannot_be_drilled(tmp_path):
     assert "rank 1: never reported the fault" in line.detail
     assert "a third operation of a group of all ranks" in line.mend
     assert left_over(tmp_path) == []
+
+
+def test_a_candidate_that_is_an_image_runs_the_script_and_is_drilled_in_it(tmp_path, docker_engine):
+    given = scripted(tmp_path, TRAIN)
+    with made_image(docker_engine, tmp_path) as image:
+        mounts = mounts_of_this_host(tmp_path)
+        candidate = Stack(name="candidate", python=sys.executable, image=image, mounts=mounts)
+        environ = {**os.environ, **docker_engine, "HANGDRILL_RUNTIME_DIR": str(tmp_path / "runtime")}
+        stacks = {**given.stacks, "candidate": candidate}
+        context = msgspec.structs.replace(given, stacks=stacks, environ=environ)
+        result = ScriptCell(context.plan).run(context)
+        assert line_of(result, "ends").verdict is Verdict.PASS, line_of(result, "ends").detail
+        assert line_of(result, "same-work").verdict is Verdict.PASS, line_of(result, "same-work").detail
+        assert not (tmp_path / "work" / "01-candidate" / "out").exists()
+        (line,) = ScriptDrillCell(context.plan).run(context).lines
+        assert line.verdict is Verdict.PASS, line.detail
+        assert "rank 1 never entered all_reduce #3 of default_pg" in line.detail
+        assert Engine(docker_engine).runs() == [], "a container is left"
