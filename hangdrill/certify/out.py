@@ -97,6 +97,12 @@ class Out(msgspec.Struct, frozen=True):
     def _unfinished(self, cell_id: str) -> Path:
         return self.cells / f"{cell_id}.unfinished"
 
+    def require(self) -> None:
+        """MachineError when it was deleted or moved away since: with it went the lock, and evidence."""
+        if not self.stacks.is_file():
+            hint = "name another --out, and let nothing clean it up while it is written"
+            raise MachineError("the directory was deleted while it was written", where=str(self.root), next_step=hint)
+
     def write_result(self, result: CellResult) -> None:
         """Whole, or not at all."""
         make_directory(self.result_of(result.id).parent)

@@ -162,6 +162,7 @@ class _Run(msgspec.Struct, frozen=True):
             return left_out(cell)
         self.watcher.begins(cell.id, cell.title, number, total)
         result = self._run(cell, key)
+        self.out.require()
         self.out.write_result(result)
         if result.ran:
             self.out.end(cell.id)

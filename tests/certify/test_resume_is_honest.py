@@ -1,6 +1,7 @@
 """--resume takes what was measured here, and nothing that somebody has made out of it."""
 
 import os
+import shutil
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from fake_cells import FakeCell
 from fake_pythons import fake_python
 
-from hangdrill.certify.cells import CellResult, Claim
+from hangdrill.certify.cells import CellContext, CellResult, Claim
 from hangdrill.certify.plan import plan_of
 from hangdrill.certify.run import certify
+from hangdrill.model.errors import MachineError
 from hangdrill.model.receipt import Item, Receipt
 from hangdrill.model.verdict import Verdict
 
@@ -123,3 +125,16 @@ def test_a_directory_in_which_nothing_had_begun_can_be_used(tmp_path: Path) -> N
     (tmp_path / "out" / "cells").mkdir(parents=True)
     (tmp_path / "out" / ".lock").touch()
     assert Certification(tmp_path).file.is_file()
+
+
+def test_a_directory_that_is_deleted_meanwhile_ends_it(tmp_path: Path) -> None:
+    def deleted(context: CellContext) -> CellResult:
+        shutil.rmtree(context.out_dir)
+        context.cell_dir.mkdir(parents=True)  # as a job does that makes its own directory
+        return CellResult(id="one")
+
+    made = Certification(tmp_path)
+    made.file.unlink()
+    with pytest.raises(MachineError, match="deleted while it was written"):
+        made.run(cell=FakeCell(id="one", does=deleted))
+    assert not (tmp_path / "out" / "receipt.json").exists()
