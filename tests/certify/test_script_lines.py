@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from certify_contexts import context_of
 
-from hangdrill.certify.canary_records import CanaryRun, RankFacts, RankRecord
+from hangdrill.certify.canary_records import CanaryRun, RankFacts, RankRecord, read_run
 from hangdrill.certify.canary_runs import PairRuns
 from hangdrill.certify.declared import accepted, marked
 from hangdrill.certify.matrix import cells_of
@@ -20,7 +20,9 @@ from hangdrill.drill.scenario_checks import mistakes
 from hangdrill.model.certify_plan import CertifyPlan, Measure
 from hangdrill.model.receipt import Item
 from hangdrill.model.verdict import Verdict
-from hangdrill.rank.canary.script import after_import
+from hangdrill.rank.canary.record import Record
+from hangdrill.rank.canary.script import Watch, after_import
+from hangdrill.rank.record import Record as Counts
 
 PAIRS = 16
 WORK = ((30, 4), (30, 4), (30, 4))
@@ -268,4 +270,21 @@ def test_torch_is_watched_when_the_script_imports_it_and_not_before(tmp_path, mo
     import late_module  # noqa: F401 - importing it is what is tried
 
     assert found == [3]
+    after_import("late_module", lambda: found.append(0))
+    assert found == [3, 0]
     monkeypatch.delitem(sys.modules, "late_module")
+
+
+def test_a_torch_that_cannot_be_watched_leaves_no_count_and_the_reason(tmp_path, monkeypatch):
+    def broken(self):
+        raise AttributeError("no such function")
+
+    record = Record.from_environment(tmp_path, {"RANK": "0", "WORLD_SIZE": "1"})
+    watch = Watch(record, Counts(tmp_path / "rank_0.ops"), wrapped=False)
+    monkeypatch.setattr(Watch, "_install", broken)
+    watch.install()
+    watch.finish()
+    (found,), _ = read_run(tmp_path, world_size=1)
+    assert found.failed == {"count": "AttributeError: no such function"}
+    assert "collectives" not in found.measures
+    assert found.measures["host_peak_bytes"] > 0

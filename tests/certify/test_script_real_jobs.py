@@ -4,6 +4,7 @@ Python that runs the tests; a variable that only the candidate has makes the dif
 
 import os
 import sys
+import threading
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from image_labs import made_image, mounts_of_this_host
 from hangdrill.certify.script_cells import ScriptCell, ScriptDrillCell
 from hangdrill.certify.script_jobs import run_script
 from hangdrill.certify.stacks import Stack
+from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.engine import Engine
 from hangdrill.model.errors import Interrupted
 from hangdrill.model.verdict import Verdict
@@ -111,11 +113,21 @@ def test_a_script_that_never_ends_is_ended_at_the_deadline(tmp_path):
     assert not (tmp_path / "run" / "out").exists()
 
 
-def test_an_interrupt_ends_the_script(tmp_path):
-    context = scripted(tmp_path, TRAIN)
-    context.interrupt.request()
+def test_an_interrupt_in_the_middle_of_a_script_ends_it(tmp_path):
+    text = "import threading\npathlib.Path(sys.argv[2], 'here').touch()\nthreading.Event().wait()\n"
+    context = scripted(tmp_path, text)
+    here, seen = tmp_path / "work" / "01-baseline" / "out" / "here", []
+
+    def interrupt_once_it_runs():
+        seen.append(Waiter().until(lambda: here.exists() or None, deadline_s=120))
+        context.interrupt.request()
+
+    watcher = threading.Thread(target=interrupt_once_it_runs)
+    watcher.start()
     with pytest.raises(Interrupted):
         ScriptCell(context.plan).run(context)
+    watcher.join()
+    assert seen == [True], "the script ran: else this test shows nothing"
     assert left_over(tmp_path) == []
 
 

@@ -114,8 +114,11 @@ class Watch:
 
 
 def after_import(name: str, then: Callable[[], None]) -> None:
-    """Call `then` once, as soon as the module has been imported by whoever imports it first."""
-    sys.meta_path.insert(0, _AfterImport(name, then))
+    """Call `then` once, as soon as the module has been imported by whoever imports it first; at once if it has been."""
+    if name in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, _AfterImport(name, then))
 
 
 class _AfterImport(MetaPathFinder):
