@@ -26,15 +26,16 @@ from hangdrill.model.errors import UsageError
 from hangdrill.model.receipt import CheckpointOutcome, Control, Item
 from hangdrill.model.verdict import Verdict
 
-__all__ = ["CheckpointCell", "checkpoint_cells", "variants_of"]
+__all__ = ["CheckpointCell", "check_drill", "checkpoint_cells", "variants_of"]
 
+MOST_LIMIT_S = 604_800.0
 JOB_S = 7.0
 """One job of two ranks that import torch and restore four tiny checkpoints, on an idle machine."""
 
 
 def checkpoint_cells(plan: CertifyPlan) -> tuple["CheckpointCell", ...]:
     """One cell: the pairs need one another to tell version trouble from other trouble. UsageError before any runs."""
-    _check(plan.checkpoint)
+    check_drill(plan.checkpoint)
     return (CheckpointCell(plan),)
 
 
@@ -51,12 +52,15 @@ def variants_of(plan: CheckpointPlan) -> tuple[Variant, ...]:
     return (*built_in, *((Variant(layout="script"),) if plan.save else ()))
 
 
-def _check(plan: CheckpointPlan) -> None:
+def check_drill(plan: CheckpointPlan) -> None:
+    """UsageError for a drill that cannot be run."""
     if not variants_of(plan):
         raise UsageError("nothing to save", where="checkpoint", next_step="name at least one layout and one mode")
-    if not plan.limit_s > 0:
+    if not 0 < plan.limit_s <= MOST_LIMIT_S:
         raise UsageError(
-            f"it must be more than 0, got {plan.limit_s:g}", where="checkpoint.limit_s", next_step="give seconds"
+            f"it must be more than 0, and at most {MOST_LIMIT_S:g}, got {plan.limit_s:g}",
+            where="checkpoint.limit_s",
+            next_step="give seconds",
         )
     for key, template in (("save", plan.save), ("restore", plan.restore)):
         if template:

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,7 @@ from hangdrill.model.container import IMAGE_PYTHON
 from hangdrill.model.errors import MachineError
 from hangdrill.model.fingerprint import Fingerprint
 
-__all__ = ["DEADLINE_S", "LEAST_TORCH", "Answer", "ask", "read_stack"]
+__all__ = ["DEADLINE_S", "LEAST_TORCH", "Answer", "Heard", "ask", "hear", "read_stack"]
 
 DEADLINE_S = 180.0
 MOST_BYTES = 64 * 1024 * 1024
@@ -93,26 +93,50 @@ def _with_facts(stack: Stack, answer: Answer, next_step: str) -> Stack:
 def ask(
     python: str, environ: Mapping[str, str], *, interrupt: Interrupt | None = None, deadline_s: float = DEADLINE_S
 ) -> Answer:
-    """Run the script to its end, at most `deadline_s`; all that it started is ended in any case. Files and no pipes:
-    what outlives it cannot keep us waiting."""
+    """Run the script that reads the fingerprint."""
+    try:
+        heard = hear(python, BOOT, environ, stdin=sources(), interrupt=interrupt, deadline_s=deadline_s)
+    except OSError as error:
+        return Answer(error=f"{python} does not start: {error.strerror}")
+    if heard.code == FLOOD:
+        return Answer(error=f"{python} says more than {MOST_BYTES >> 20} MB: it is no Python")
+    return answer_of(python, heard.code, heard.output, heard.complaints, deadline_s=deadline_s)
+
+
+class Heard(NamedTuple):
+    """What a program said. code: its exit code, None when it was not over in time, FLOOD when it said far too much."""
+
+    code: int | None
+    output: bytes
+    complaints: bytes
+
+
+def hear(
+    python: str,
+    script: str,
+    environ: Mapping[str, str],
+    *,
+    stdin: bytes = b"",
+    interrupt: Interrupt | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> Heard:
+    """Run a script to its end, at most `deadline_s`; all that it started is ended in any case. Files and no pipes: what
+    outlives it cannot keep us waiting. Raises OSError when it does not start, Interrupted."""
     run_id = f"fingerprint-{secrets.token_hex(6)}"
     supervisor = Supervisor(run_id, own_id())
     owned = {**environ, RUN_ID_VARIABLE: run_id, CONTROLLER_VARIABLE: "{}:{}".format(*own_id())}
     with TemporaryFile() as written, TemporaryFile() as output, TemporaryFile() as complaints:
-        written.write(sources())
+        written.write(stdin)
         written.seek(0)
-        try:
-            child = subprocess.Popen(
-                [python, "-c", BOOT],
-                env=owned,
-                cwd="/",
-                stdin=written,
-                stdout=output,
-                stderr=complaints,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return Answer(error=f"{python} does not start: {error.strerror}")
+        child = subprocess.Popen(
+            [python, "-c", script],
+            env=owned,
+            cwd="/",
+            stdin=written,
+            stdout=output,
+            stderr=complaints,
+            start_new_session=True,
+        )
         supervisor.adopt([child.pid])
 
         def over() -> int | None:
@@ -124,11 +148,9 @@ def ask(
         finally:
             supervisor.kill(Grace())
             child.wait()
-        if code == FLOOD:
-            return Answer(error=f"{python} says more than {MOST_BYTES >> 20} MB: it is no Python")
         output.seek(0)
         complaints.seek(0)
-        return answer_of(python, code, output.read(), complaints.read(), deadline_s=deadline_s)
+        return Heard(code, output.read(MOST_BYTES), complaints.read(MOST_BYTES))
 
 
 def _size(file: IO[bytes]) -> int:

@@ -1,5 +1,6 @@
 """Run one cell so that nothing it promised goes unmentioned, whatever becomes of it."""
 
+import errno
 import hashlib
 import shutil
 import traceback
@@ -17,6 +18,13 @@ from hangdrill.model.receipt import Item
 
 __all__ = ["blocked_by", "key_of", "left_out", "run_cell"]
 
+REFUSALS = frozenset(
+    {
+        errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+        errno.EIO, errno.ESTALE,
+    }
+)  # fmt: skip
+"""What the system refuses is no bug of hangdrill's."""
 LEFT_OUT = "left out by --only"
 
 
@@ -38,6 +46,7 @@ def key_of(cell: Cell, plan: CertifyPlan, stacks: Mapping[str, Stack]) -> str:
         stack = stacks.get(name)
         found = stack.fingerprint if stack is not None else None
         parts.append((name, found.digest if found is not None else "", stack.env if stack is not None else {}))
+        parts.append(stack.mounts if stack is not None else ())
     return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
 
 
@@ -88,6 +97,9 @@ def run_cell(cell: Cell, context: CellContext) -> CellResult:
         return _unable(cell, error.what if not error.where else f"{error.where}: {error.what}", error.next_step)
     except Exception as error:  # one cell's failure must not end the others
         context.interrupt.check()
+        if isinstance(error, OSError) and error.errno in REFUSALS:
+            why = f"the system refused: {error.strerror}{f': {error.filename}' if error.filename else ''}"
+            return _unable(cell, why, "mend that, and add --resume")
         file = context.cell_dir / "error.txt"
         file.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         why = f"the cell failed: {type(error).__name__}: {error}"

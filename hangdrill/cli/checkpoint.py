@@ -13,9 +13,11 @@ from hangdrill.cli.output import console, default_out_dir, print_json, write_fil
 if TYPE_CHECKING:
     from hangdrill.certify.checkpoint_attempts import DrillStack
     from hangdrill.certify.checkpoint_look import Look
+    from hangdrill.drill.waiting import Interrupt
 
 __all__ = ["checkpoint"]
 
+PROBE_DEADLINE_S = 60.0
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -54,31 +56,33 @@ def pairs(
 
     from hangdrill.certify.checkpoint_attempts import DrillOptions
     from hangdrill.certify.checkpoint_pairs import PairDrill, drill_pairs
-    from hangdrill.certify.checkpoints import variants_of
+    from hangdrill.certify.checkpoints import check_drill, variants_of
     from hangdrill.drill.waiting import Interrupt, handling_signals
     from hangdrill.model.certify_plan import CheckpointPlan
     from hangdrill.report.checkpoint_table import print_pairs
 
     plan = CheckpointPlan(
-        layouts=layouts or ("plain", "fsdp2"),
-        modes=modes or ("sync", "async"),
+        layouts=tuple(dict.fromkeys(layouts)) or ("plain", "fsdp2"),
+        modes=tuple(dict.fromkeys(modes)) or ("sync", "async"),
+        limit_s=how["limit_s"],
         save=how["save"],
         restore=how["restore"],
     )
+    check_drill(plan)
     options = DrillOptions(
         variants=variants_of(plan),
         cwd=Path.cwd(),
         ranks=how["nproc"],
         backend=how["backend"],
-        limit_s=how["limit_s"],
+        limit_s=plan.limit_s,
         save=plan.save,
         restore=plan.restore,
     )
     out_dir = (out or default_out_dir(Path.cwd(), time.time())).absolute()
-    stacks = _stacks(pythons)
-    _prepare(out_dir)
     screen = console(stderr=True)
     with Interrupt() as interrupt, handling_signals(interrupt):
+        stacks = _stacks(pythons, interrupt)
+        _prepare(out_dir)
         drill = PairDrill(options, work_dir=out_dir, out_dir=out_dir, interrupt=interrupt, tell=screen.print)
         table = drill_pairs(drill, stacks)
     write_file(out_dir / "pairs.json", msgspec.json.format(msgspec.json.encode(table.pairs), indent=2))
@@ -138,7 +142,7 @@ def duplicate_command(source: Path, to: Path) -> None:
     click.echo(f"{to}: {len(copied.files)} files, {size} bytes, each sha256 equal")
 
 
-def _stacks(words: tuple[str, ...]) -> "list[DrillStack]":
+def _stacks(words: tuple[str, ...], interrupt: "Interrupt") -> "list[DrillStack]":
     """By name; a Python that cannot run a job has the reason with it, and the others go on."""
     from hangdrill.certify.checkpoint_attempts import DrillStack
 
@@ -146,7 +150,7 @@ def _stacks(words: tuple[str, ...]) -> "list[DrillStack]":
     for word in words:
         given, is_named, rest = word.partition("=")
         python = rest if is_named else word
-        version, missing = _torch_of(python)
+        version, missing = _torch_of(python, interrupt)
         name = given if is_named else version.partition("+")[0] or Path(python).name
         taken = [stack.name for stack in stacks]
         number = 2
@@ -165,20 +169,24 @@ def _checked(name: str) -> str:
     return name
 
 
-def _torch_of(python: str) -> tuple[str, str]:
+def _torch_of(python: str, interrupt: "Interrupt") -> tuple[str, str]:
     """Its version of torch, from metadata, and why there is none."""
     import shutil
-    import subprocess
 
-    if shutil.which(python) is None:
+    from hangdrill.certify.fingerprints import hear
+
+    found = shutil.which(python)
+    if found is None:
         return "", f"{python} does not exist or may not be executed"
     script = "import importlib.metadata as m; print(m.version('torch'))"
     try:
-        done = subprocess.run([python, "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return "", f"{python} does not work: {error}"
-    version = done.stdout.strip()
-    return (version, "") if done.returncode == 0 and version else ("", f"{python} has no torch")
+        heard = hear(str(Path(found).absolute()), script, os.environ, interrupt=interrupt, deadline_s=PROBE_DEADLINE_S)
+    except OSError as error:
+        return "", f"{python} does not work: {error.strerror}"
+    if heard.code is None:
+        return "", f"{python} gave no answer within {PROBE_DEADLINE_S:g} s"
+    lines = heard.output.decode(errors="replace").split()
+    return (lines[-1], "") if heard.code == 0 and lines else ("", f"{python} has no torch")
 
 
 def _prepare(out_dir: Path) -> None:

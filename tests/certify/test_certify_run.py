@@ -1,5 +1,6 @@
 """The order of a certification, with cells and stacks that answer at once."""
 
+import errno
 import os
 import signal
 from collections.abc import Sequence
@@ -102,6 +103,20 @@ def test_a_crashing_cell_is_unknown_and_leaves_its_traceback(tmp_path: Path) -> 
     assert (found["refuse/held"].detail, found["refuse/held"].mend) == ("the port is taken", "free it")
     assert found["last/held"].verdict is Verdict.PASS
     assert "KeyError" in (tmp_path / "out" / "cells" / "crash" / "error.txt").read_text()
+
+
+def test_a_full_disk_in_a_cell_is_no_bug(tmp_path: Path) -> None:
+    def full(context: CellContext) -> CellResult:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    receipt = run(tmp_path, [FakeCell(does=full), FakeCell(id="last")])
+    found = {line.id: line for line in receipt.lines}
+    assert (found["fake/one/held"].detail, found["fake/one/held"].mend) == (
+        "the system refused: No space left on device",
+        "mend that, and add --resume",
+    )
+    assert found["last/held"].verdict is Verdict.PASS
+    assert not list((tmp_path / "out" / "cells").rglob("error.txt"))
 
 
 def test_a_promise_that_is_not_kept_is_unknown(tmp_path: Path) -> None:

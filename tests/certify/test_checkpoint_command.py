@@ -10,6 +10,7 @@ from checkpoint_cases import old_form, save_alone
 
 from hangdrill.certify.checkpoint_controls import drop_shard, flip_byte
 from hangdrill.cli import run_command
+from hangdrill.drill.procfs import read_process
 from hangdrill.model.errors import ExitCode
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "train_checkpoint.py"
@@ -68,6 +69,36 @@ def test_pairs_never_writes_into_a_directory_that_is_not_empty(tmp_path, capsys)
     (tmp_path / "x").touch()
     assert run_command(["checkpoint", "pairs", "a=/gone", "--out", str(tmp_path)]) == ExitCode.USAGE
     assert "name a new directory" in capsys.readouterr().err
+
+
+def test_a_python_that_hangs_or_leaves_processes_is_ended(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.modules["hangdrill.cli.checkpoint"], "PROBE_DEADLINE_S", 3.0)
+    hanging, holding, pid = tmp_path / "hanging", tmp_path / "holding", tmp_path / "pid"
+    hanging.write_text("#!/bin/sh\nexec sleep 600\n")
+    holding.write_text(f'#!/bin/sh\nsleep 600 &\necho $! >"{pid}"\nexit 1\n')
+    for program in (hanging, holding):
+        program.chmod(0o755)
+    words = ["checkpoint", "pairs", f"a={hanging}", f"b={holding}", "--out", str(tmp_path / "out"), "--layout", "plain"]
+    assert run_command([*words, "--json"]) == ExitCode.UNKNOWN
+    told = capsys.readouterr().out
+    assert "gave no answer within 3 s" in told
+    assert "has no torch" in told
+    left = read_process(int(pid.read_text()))
+    assert left is None or not left.alive
+
+
+@pytest.mark.parametrize("limit", ["nan", "inf", "0", "-1"])
+def test_a_limit_that_is_none_is_refused(tmp_path, capsys, limit):
+    words = ["checkpoint", "pairs", "a=/gone", "--out", str(tmp_path / "o"), "--limit-s", limit]
+    assert run_command(words) == ExitCode.USAGE
+    assert "limit_s" in capsys.readouterr().err
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_mode_that_is_named_twice_is_drilled_once(tmp_path, capsys):
+    words = ["checkpoint", "pairs", "a=/gone", "--out", str(tmp_path / "o"), "--layout", "plain", "--json"]
+    run_command([*words, "--mode", "sync", "--mode", "sync"])
+    assert len(json.loads(capsys.readouterr().out)) == 1
 
 
 def test_a_strange_name_of_a_stack_is_refused(tmp_path, capsys):
