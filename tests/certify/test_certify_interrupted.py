@@ -58,3 +58,35 @@ def test_ctrl_c_in_a_drill_leaves_nothing_running_and_resume_goes_on(
     receipt = json.loads((out / "receipt.json").read_bytes())
     ran = {cell["id"]: cell["verdict"] for cell in receipt["cells"] if cell["ran"]}
     assert ran == {"controls/recorder-off": "pass"}
+
+
+@pytest.mark.timeout(900)
+def test_pairs_that_had_ended_are_not_measured_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, out = tmp_path / "plan.toml", tmp_path / "out"
+    side = f'python = "{sys.executable}"'
+    plan.write_text(
+        f'title = "none"\nmeasures = ["init-time"]\n[baseline]\n{side}\n[candidate]\n{side}\n'
+        "[workload]\npairs = 2\nsteps = 1\n"
+    )
+    words = ["certify", str(plan), "--only", "canary", "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hangdrill", *words], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    cell = out / "cells" / "canary" / "stacks"
+    try:
+        third = Waiter().until(lambda: (cell / "02-candidate" / "job.log").is_file() or None, deadline_s=240)
+        assert third, "the second pair never began"
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=90)
+    finally:
+        process.kill()
+    before = {path.name: path.read_bytes() for path in cell.glob("*.run.json")}
+    assert set(before) == {"01-baseline.run.json", "01-candidate.run.json"}
+    assert not (out / "cells" / "canary" / "stacks.json").exists()
+
+    assert processes_of(tmp_path) == []
+    assert run_command([*words, "--resume"]) == 2  # the rest of the matrix is left out
+    capsys.readouterr()
+    after = {path.name: path.read_bytes() for path in cell.glob("*.run.json")}
+    assert (len(after), {name: after[name] for name in before}) == (4, before)
+    assert processes_of(tmp_path) == []
