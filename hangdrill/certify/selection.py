@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from hangdrill.certify.cells import Cell
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.drill.scenario_shape import nearest
+from hangdrill.launchers.engine import Engine
 from hangdrill.model.certification import DryCell, DryRun
-from hangdrill.model.certify_plan import CertifyPlan
-from hangdrill.model.errors import UsageError
+from hangdrill.model.certify_plan import CertifyPlan, StackPlan
+from hangdrill.model.errors import MachineError, UsageError
 
 __all__ = ["chosen", "dry_run"]
 
@@ -33,21 +34,30 @@ def _fits(cell_id: str, pattern: str) -> bool:
 
 
 def dry_run(plan: CertifyPlan, cells: Sequence[Cell], environ: Mapping[str, str]) -> DryRun:
-    """Starts nothing; only whether each Python is there is looked at."""
-    pythons = {
-        BASELINE: plan.baseline.python,
-        CANDIDATE: plan.candidate.python,
-        **{stack.name: stack.python for stack in plan.checkpoint.stack},
-    }
+    """Starts nothing; only whether each Python, or image, is there is looked at."""
+    stacks: dict[str, StackPlan] = {BASELINE: plan.baseline, CANDIDATE: plan.candidate}
+    stacks |= {stack.name: stack for stack in plan.checkpoint.stack}
+    pythons = {name: f"{one.python} in {one.image}" if one.image else one.python for name, one in stacks.items()}
     path = environ.get("PATH")
-    absent = {name for name, python in pythons.items() if shutil.which(python, path=path) is None}
+    absent = {name: why for name, one in stacks.items() if (why := _absent(name, one, environ))}
     found = tuple(_dry(cell, absent, path) for cell in cells)
     total_s = sum(cell.estimate_s for cell in found if not cell.blocked) + FINGERPRINT_S * (len(pythons) - len(absent))
     return DryRun(title=plan.title, stacks=pythons, cells=found, estimate_s=total_s)
 
 
-def _dry(cell: Cell, absent: set[str], path: str | None) -> DryCell:
-    missing = [f"there is no Python for {name}" for name in cell.needs.stacks if name in absent]
+def _absent(name: str, stack: StackPlan, environ: Mapping[str, str]) -> str:
+    """Why no job can run on it, as far as can be seen; empty when one may."""
+    if not stack.image:
+        return f"there is no Python for {name}" if shutil.which(stack.python, path=environ.get("PATH")) is None else ""
+    try:
+        found = Engine(environ).image(stack.image)
+    except MachineError as error:
+        return f"{name} is an image, and {error.what}"
+    return f"there is no image for {name}: docker pull {stack.image}" if found is None else ""
+
+
+def _dry(cell: Cell, absent: Mapping[str, str], path: str | None) -> DryCell:
+    missing = [absent[name] for name in cell.needs.stacks if name in absent]
     missing += [f"there is no {program}" for program in cell.needs.programs if shutil.which(program, path=path) is None]
     return DryCell(
         id=cell.id,

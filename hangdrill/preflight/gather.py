@@ -50,14 +50,18 @@ def gather(
     own = scenario.job.env if scenario is not None else assigned(command)
     visible = {name: value for name, value in own.items() if name.endswith("_VISIBLE_DEVICES")}
     names = names_to_ask_for([*environ, *own])
-    torch, problem = ask_torch(python, {**environ, **visible}, cwd, names=names)
+    image = scenario.job.image if scenario is not None else ""
+    torch, problem = None, f"it is in the image {image}, and nothing is started here"
+    if not image:
+        torch, problem = ask_torch(python, {**environ, **visible}, cwd, names=names)
     job = Job()
     if scenario is not None:
         job = job_of_scenario(scenario, environ)
     elif command:
         job = job_of_command(command, environ=environ, cwd=cwd, gpus=torch.gpus if torch is not None else None)
     job = _with_wishes(job, wishes)
-    merged = {name: value for name, value in {**environ, **job.variables}.items() if name not in job.removed}
+    inherited = {} if image else environ  # a job in an image has none of this host's variables
+    merged = {name: value for name, value in {**inherited, **job.variables}.items() if name not in job.removed}
     in_pods = scenario is not None and scenario.job.launcher is LauncherName.KUBERNETES
     pod = scenario.job.kubernetes if scenario is not None and in_pods else None
     machine = look_at_machine(environ)

@@ -1,5 +1,6 @@
 """Cells of a stack that is a container image, with a real engine and real jobs; and nothing of them is left."""
 
+import json
 import os
 import signal
 import subprocess
@@ -25,7 +26,7 @@ from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.launchers.engine import Engine
 from hangdrill.model.certify_plan import Measure
 from hangdrill.model.errors import Interrupted
-from hangdrill.model.receipt import CheckpointOutcome
+from hangdrill.model.receipt import CheckpointOutcome, Receipt
 from hangdrill.model.verdict import Verdict
 
 CHECKOUT = Path(__file__).parents[2]
@@ -186,3 +187,53 @@ def test_jobs_run_the_image_whose_fingerprint_was_read_whatever_its_name_means_m
         place = msgspec.structs.replace(context, stacks={"candidate": read}).place_of("candidate")
         assert place.image == read.fingerprint.image_id
         assert Engine(engine).image(named.image).id != place.image
+
+
+PLAN = """
+title = "an image"
+declared = ["torch", "image", "env:*"]
+topologies = ["single-node"]
+measures = ["start-time"]
+[baseline]
+python = "{python}"
+[candidate]
+image = "{image}"
+python = "{python}"
+mounts = {mounts}
+[workload]
+pairs = 1
+steps = 2
+timeout_s = 5
+"""
+
+
+def certify(context, tmp_path, *words):
+    """hangdrill as a user starts it, with a plan whose candidate is the image."""
+    candidate = context.stacks["candidate"]
+    text = PLAN.format(python=sys.executable, image=candidate.image, mounts=json.dumps(candidate.mounts))
+    (tmp_path / "plan.toml").write_text(text)
+    environ = {**context.environ, "PYTHONPATH": str(CHECKOUT), "COLUMNS": "200"}
+    command = [sys.executable, "-m", "hangdrill", "certify", "plan.toml", *words]
+    return subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_a_dry_run_says_which_image_and_what_to_pull_when_it_is_not_there(context, tmp_path):
+    there = certify(context, tmp_path, "--dry-run")
+    assert f"{sys.executable} in {context.stacks['candidate'].image}" in there.stdout, there.stderr
+    assert "docker pull" not in there.stdout
+    gone = msgspec.structs.replace(context.stacks["candidate"], image="registry.invalid/none:1")
+    missing = certify(msgspec.structs.replace(context, stacks={"candidate": gone}), tmp_path, "--dry-run")
+    assert "docker pull registry.invalid/none:1" in missing.stdout
+
+
+@pytest.mark.torchrun
+def test_a_certification_drills_the_candidate_in_its_image_and_the_receipt_names_it(context, tmp_path):
+    done = certify(context, tmp_path, "--out", "out", "--only", "drills/collector")
+    receipt = msgspec.json.decode((tmp_path / "out/receipt.json").read_bytes(), type=Receipt)
+    lines = {line.id: line for line in receipt.lines}
+    drill = lines["drills/collector/single-node/evidence"]
+    assert drill.verdict is Verdict.PASS, (drill.detail, done.stdout, done.stderr)
+    assert receipt.candidate.image == context.stacks["candidate"].image
+    assert receipt.candidate.fingerprint.image_id.startswith("sha256:")
+    assert {one.what: one.declared for one in receipt.differences}["image"]
+    assert f"in {receipt.candidate.image}" in (tmp_path / "out/checklist.md").read_text()

@@ -58,3 +58,17 @@ def test_place_beside_a_volume_is_the_own_layer(findings):
 
 def test_same_directory_without_a_container_is_missing(findings):
     assert "dump-directory-missing" in findings("/no/such/dumps", launcher="torchrun")[0]
+
+
+def test_a_job_in_an_image_is_not_judged_by_this_hosts_torch_and_variables(monkeypatch, tmp_path):
+    gathering = sys.modules[gather.__module__]
+    monkeypatch.setattr(gathering, "ask_torch", lambda *_, **__: pytest.fail("this host's torch was asked"))
+    monkeypatch.setattr(gathering, "look_at_machine", lambda _: Machine())
+    job = {"launcher": "container", "workload": "all-reduce", "container": {"image": "train:1"}, "env": {"A": "1"}}
+    scenario = msgspec.convert({"title": "t", "job": job}, Scenario)
+    facts = gather(
+        python=sys.executable, environ={"TORCH_FR_BUFFER_SIZE": "0"}, cwd=tmp_path, umask=0o077, scenario=scenario
+    )
+    assert facts.torch is None
+    assert "in the image train:1" in facts.torch_problem
+    assert (facts.environ["A"], facts.environ["TORCH_FR_BUFFER_SIZE"]) == ("1", "2000")

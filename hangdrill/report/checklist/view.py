@@ -89,7 +89,12 @@ def _stacks(baseline: StackRecord, candidate: StackRecord) -> Grid:
     sides = [
         dict(stack_rows(stack.fingerprint)) if stack.fingerprint is not None else {} for stack in (baseline, candidate)
     ]
-    rows = [("Python of it", baseline.python, candidate.python)]
+    rows = [
+        (
+            "Python of it",
+            *(f"{one.python} in {one.image}" if one.image else one.python for one in (baseline, candidate)),
+        )
+    ]
     if baseline.missing or candidate.missing:
         rows.append(("usable", baseline.missing or "yes", candidate.missing or "yes"))
     for name in dict.fromkeys((*sides[0], *sides[1])):
