@@ -7,7 +7,7 @@ JOBS ?= 2
 STACKS := $(or $(HANGDRILL_STACKS),$(HOME)/.cache/hangdrill-stacks)
 STACK_VERSIONS ?= 2.13.0 2.14.1
 
-.PHONY: help drill test lint unit scenarios matrix containers controls hosts fuzz bench scale docs-check package clean stacks certify
+.PHONY: help drill test lint unit scenarios matrix containers controls hosts fuzz bench scale docs-check package clean stacks certify test-jobs test-labs
 
 help:
 	@echo "make drill      virtual environment, install, one real hang drill on CPU (4 ranks, gloo)"
@@ -20,7 +20,8 @@ help:
 	@echo "make hosts      drills over two hosts in namespaces, with every fault between them, Ctrl-C and SIGKILL (root; ten minutes)"
 	@echo "make controls   every negative control in bwrap, and again in Docker (5 minutes; skips what is not there)"
 	@echo "make stacks     environments with older torch versions, for the tests of certifications (in ~/.cache/hangdrill-stacks, 7 GB)"
-	@echo "make certify    certifications at length: every checkpoint pair, planted slowdowns and memory on real stacks (20 minutes)"
+	@echo "make certify    certifications at length: every checkpoint pair, planted slowdowns and memory on real stacks (20 minutes, on a"
+	@echo "                quiet machine); HANGDRILL_REPEATS=10 repeats the planted ones ten times (an hour)"
 	@echo "make fuzz       long random programs against the diagnosis, mutations against the recorder"
 	@echo "make bench      the speed claims, side by side"
 	@echo "make scale      diagnose up to 16384 ranks beside pickle.load; writes 11 GB to ~/.cache/hangdrill-benchmarks"
@@ -50,9 +51,19 @@ $(STACKS)/%/made.stamp:
 drill: $(VENV)/run.stamp
 	$(BIN)/hangdrill run quick/ddp-hold --out $(OUT)/make-drill-$$(date -u +%Y%m%dT%H%M%SZ)
 
+# The tests that start jobs wait more than they work, so two lanes run side by side: what needs engines, schedulers and
+# namespaces, and the rest. Each lane is printed when it has ended.
+LABS := tests/launchers tests/controls tests/node
+
 test: lint
 	$(BIN)/python -m pytest tests -m "not torchrun" -n 2
-	$(BIN)/python -m pytest tests -m torchrun --durations 40
+	$(MAKE) --jobs 2 --output-sync=target --keep-going test-jobs test-labs
+
+test-jobs: $(VENV)/test.stamp
+	$(BIN)/python -m pytest tests $(LABS:%=--ignore=%) -m torchrun --durations 25
+
+test-labs: $(VENV)/test.stamp
+	$(BIN)/python -m pytest $(LABS) -m torchrun --durations 25
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
