@@ -17,7 +17,9 @@ PARTS = ("packages", "changed", "torch_files", "machine", "elf", "extensions", "
 HOME = "hangdrill.rank.fingerprint"
 
 BOOT = """
-import json, sys, types
+import json, signal, sys, types
+if len(sys.argv) > 1:
+    signal.alarm(int(float(sys.argv[1])) + 1)
 if sys.version_info < (3, 10):
     sys.exit("hangdrill needs Python 3.10 or newer, this is " + sys.version.split()[0])
 for name, text in json.load(sys.stdin):
@@ -26,6 +28,7 @@ for name, text in json.load(sys.stdin):
     exec(compile(text, name, "exec"), module.__dict__)
 sys.modules[name].main()
 """
+"""Its argument: the seconds after which it ends by itself, for whoever asked may have been killed."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -95,7 +95,9 @@ def ask(
 ) -> Answer:
     """Run the script that reads the fingerprint."""
     try:
-        heard = hear(python, BOOT, environ, stdin=sources(), interrupt=interrupt, deadline_s=deadline_s)
+        heard = hear(
+            python, (BOOT, f"{deadline_s:g}"), environ, stdin=sources(), interrupt=interrupt, deadline_s=deadline_s
+        )
     except OSError as error:
         return Answer(error=f"{python} does not start: {error.strerror}")
     if heard.code == FLOOD:
@@ -113,15 +115,17 @@ class Heard(NamedTuple):
 
 def hear(
     python: str,
-    script: str,
+    script: Sequence[str],
     environ: Mapping[str, str],
     *,
     stdin: bytes = b"",
     interrupt: Interrupt | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> Heard:
-    """Run a script to its end, at most `deadline_s`; all that it started is ended in any case. Files and no pipes: what
-    outlives it cannot keep us waiting. Raises OSError when it does not start, Interrupted."""
+    """Run a script with its arguments to its end, at most `deadline_s`; all that it started is ended in any case.
+
+    Files and no pipes: what outlives it cannot keep us waiting. Raises OSError when it does not start, Interrupted.
+    """
     run_id = f"fingerprint-{secrets.token_hex(6)}"
     supervisor = Supervisor(run_id, own_id())
     owned = {**environ, RUN_ID_VARIABLE: run_id, CONTROLLER_VARIABLE: "{}:{}".format(*own_id())}
@@ -129,7 +133,7 @@ def hear(
         written.write(stdin)
         written.seek(0)
         child = subprocess.Popen(
-            [python, "-c", script],
+            [python, "-c", *script],
             env=owned,
             cwd="/",
             stdin=written,

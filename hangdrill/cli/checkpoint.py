@@ -180,7 +180,9 @@ def _torch_of(python: str, interrupt: "Interrupt") -> tuple[str, str]:
         return "", f"{python} does not exist or may not be executed"
     script = "import importlib.metadata as m; print(m.version('torch'))"
     try:
-        heard = hear(str(Path(found).absolute()), script, os.environ, interrupt=interrupt, deadline_s=PROBE_DEADLINE_S)
+        heard = hear(
+            str(Path(found).absolute()), [script], os.environ, interrupt=interrupt, deadline_s=PROBE_DEADLINE_S
+        )
     except OSError as error:
         return "", f"{python} does not work: {error.strerror}"
     if heard.code is None:

@@ -1,5 +1,6 @@
 """`hangdrill stack`: the fingerprint of a software environment, as a certification records it."""
 
+import math
 import os
 
 import click
@@ -14,7 +15,7 @@ __all__ = ["stack"]
 @click.option("--image", help="The stack is this container image; PYTHON is then in it.  [default there: python3]")
 @click.option("--mount", "mounts", multiple=True, metavar="SOURCE:TARGET[:ro]", help="For an image; may be repeated.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Set for this stack; may be repeated.")
-@click.option("--deadline-s", type=click.FloatRange(min=1), default=180.0, show_default=True, help="Longest answer.")
+@click.option("--deadline-s", type=click.FloatRange(min=1, max=86_400), default=180.0, show_default=True, help="Longest answer.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.fingerprint/1, with every package.")
 def stack(
     python: str | None,
@@ -35,6 +36,8 @@ def stack(
     from hangdrill.model.errors import MachineError
     from hangdrill.report.stack import print_stack
 
+    if math.isnan(deadline_s):
+        raise click.UsageError("--deadline-s nan: it must be a number of seconds")
     env = dict(_pair(text) for text in variables)
     if mounts and not image:
         raise click.UsageError("--mount is for --image: a Python of this host sees its files.")

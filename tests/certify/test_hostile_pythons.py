@@ -1,6 +1,8 @@
 """Programs that are no Python of a stack, or a bad one: each ends in one sentence, and leaves nothing running."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,19 @@ from fake_pythons import answering, fake_python
 from hangdrill.certify import fingerprints
 from hangdrill.certify.fingerprints import ask, read_stack
 from hangdrill.drill.procfs import read_process
+from hangdrill.drill.waiting import Waiter
+
+ROOT = Path(__file__).parents[2]
 
 
 def program(path: Path, text: str) -> str:
     path.write_text(f"#!/bin/sh\ncat >/dev/null\n{text}\n")
     path.chmod(0o755)
     return str(path)
+
+
+def read_pid(file: Path) -> int | None:
+    return int(file.read_text()) if file.is_file() and file.read_text() else None
 
 
 def is_over(pid: int) -> bool:
@@ -48,3 +57,20 @@ def test_what_the_stack_leaves_behind_is_ended(tmp_path: Path, way: str) -> None
     python.chmod(0o755)
     assert read_stack("x", str(python), env={}, environ=os.environ).works
     assert is_over(int(left.read_text()))
+
+
+def test_a_python_whose_asker_was_killed_ends_by_itself(tmp_path: Path) -> None:
+    torch = tmp_path / "torch"
+    torch.mkdir()
+    says = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(__import__('os').getpid()))"
+    (torch / "__init__.py").write_text(f"{says}\n__import__('threading').Event().wait()\n")
+    (torch / "version.py").write_text("__version__ = '2.15.0'\n")
+    script = (
+        "import os, sys; from hangdrill.certify.fingerprints import ask; ask(sys.executable, os.environ, deadline_s=2)"
+    )
+    asker = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"})
+    started = Waiter().until(lambda: read_pid(tmp_path / "pid"), deadline_s=60)
+    asker.kill()
+    asker.wait()
+    assert started is not None
+    assert Waiter().until(lambda: is_over(started) or None, deadline_s=60)
