@@ -15,7 +15,13 @@ __all__ = ["stack"]
 @click.option("--image", help="The stack is this container image; PYTHON is then in it.  [default there: python3]")
 @click.option("--mount", "mounts", multiple=True, metavar="SOURCE:TARGET[:ro]", help="For an image; may be repeated.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Set for this stack; may be repeated.")
-@click.option("--deadline-s", type=click.FloatRange(min=1, max=86_400), default=180.0, show_default=True, help="Longest answer.")
+@click.option(
+    "--deadline-s",
+    type=click.FloatRange(min=1, max=86_400),
+    default=180.0,
+    show_default=True,
+    help="Longest answer.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.fingerprint/1, with every package.")
 def stack(
     python: str | None,

@@ -10,6 +10,7 @@ from fake_pythons import answering, fake_python
 
 from hangdrill.certify import fingerprints
 from hangdrill.certify.fingerprints import ask, read_stack
+from hangdrill.cli import run_command
 from hangdrill.drill.procfs import read_process
 from hangdrill.drill.waiting import Waiter
 
@@ -74,3 +75,8 @@ def test_a_python_whose_asker_was_killed_ends_by_itself(tmp_path: Path) -> None:
     asker.wait()
     assert started is not None
     assert Waiter().until(lambda: is_over(started) or None, deadline_s=60)
+
+
+@pytest.mark.parametrize("deadline", ["nan", "inf", "0"])
+def test_a_deadline_that_is_none_is_refused(deadline: str) -> None:
+    assert run_command(["stack", sys.executable, "--deadline-s", deadline]) == 64
