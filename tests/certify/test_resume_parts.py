@@ -192,6 +192,19 @@ def test_a_checkpoint_with_other_bytes_is_restored_anew(checkpoints: Checkpoints
     assert checkpoints.drill() == ["save a", "restore a", "restore a"]
 
 
+def test_what_a_restore_that_did_not_end_has_noted_is_not_taken_for_the_next_ones(
+    checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    checkpoints.drill()
+    home = checkpoints.work / "restored-by" / "a"
+    (home / "script@b.attempt.json").unlink()
+    script = tmp_path / "script.py"
+    script.write_text(SAVE_AND_RESTORE.replace('prefix = os.environ["HANGDRILL_CHECKPOINT_NOTE"]', "raise SystemExit"))
+    assert (home / "script@b.rank0.json").is_file()
+    with pytest.raises(AssertionError, match="UNKNOWN"):
+        checkpoints.drill()
+
+
 def test_a_drill_that_does_not_go_on_repeats_everything(checkpoints: Checkpoints, tmp_path: Path) -> None:
     assert sorted(checkpoints.drill(goes_on=False)) == sorted(EVERY_JOB)
     assert not list(checkpoints.work.rglob("*.attempt.json"))
