@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Note", "NoteError", "TensorNote", "differences", "note_files", "read_notes", "size_text"]
+__all__ = ["Note", "NoteError", "TensorNote", "differences", "is_empty", "note_files", "read_notes", "size_text"]
 
 MAX_NAMED = 4
 """So many differences are named; the rest is counted."""
@@ -79,6 +79,11 @@ def size_text(notes: Mapping[int, Note]) -> str:
     tensors = sum(len(note.tensors) for note in notes.values())
     values = sum(len(note.values) for note in notes.values())
     return f"{tensors} tensors and {values} values of {len(notes)} ranks"
+
+
+def is_empty(notes: Mapping[int, Note]) -> bool:
+    """Whether there is nothing to compare: what is equal to nothing is no evidence."""
+    return not any(note.tensors or note.values for note in notes.values())
 
 
 def differences(saved: Mapping[int, Note], restored: Mapping[int, Note]) -> tuple[str, ...]:

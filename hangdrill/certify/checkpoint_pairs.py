@@ -37,7 +37,7 @@ from hangdrill.certify.checkpoint_kept import (
     saved_as_listed,
 )
 from hangdrill.certify.checkpoint_look import CheckpointState, Look, look
-from hangdrill.certify.checkpoint_notes import Note, differences, size_text
+from hangdrill.certify.checkpoint_notes import Note, differences, is_empty, size_text
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.launchers.agent_path import prepare_agent_path
 from hangdrill.model.receipt import CheckpointOutcome, CheckpointPair
@@ -207,7 +207,7 @@ class PairDrill:
             return msgspec.structs.replace(broken, evidence=evidence)
         if tried.trouble is not None:
             return _row(saved, stack, tried.trouble, f"{self._form_text(saved, tried)}{tried.detail}", evidence)
-        if not saved.notes:
+        if is_empty(saved.notes):
             return _row(saved, stack, CheckpointOutcome.UNKNOWN, "nothing was noted when it was saved", evidence)
         wrong = differences(saved.notes, tried.notes)
         if wrong:

@@ -18,7 +18,7 @@ from hangdrill.certify.checkpoint_lines import (
     one_way_difference,
     unresolved_of,
 )
-from hangdrill.certify.checkpoint_notes import differences, size_text
+from hangdrill.certify.checkpoint_notes import differences, is_empty, size_text
 from hangdrill.certify.checkpoint_pairs import PairDrill, PairTable, SavedCheckpoint, drill_pairs
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, CheckpointPlan
@@ -184,6 +184,8 @@ def _compare_reads(baseline: Attempt, candidate: Attempt) -> tuple[Verdict, str]
     if baseline.trouble is not None:
         unknown = baseline.trouble is CheckpointOutcome.UNKNOWN
         return Verdict.UNKNOWN if unknown else Verdict.FAIL, f"the baseline does not read it: {baseline.detail}"
+    if is_empty(baseline.notes):
+        return Verdict.UNKNOWN, "there is nothing in it: no tensor and no value"
     text = f"the baseline reads {size_text(baseline.notes)}"
     if candidate.trouble is not None:
         return Verdict.PASS, f"{text}; the candidate does not: {candidate.detail}"

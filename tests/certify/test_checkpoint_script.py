@@ -14,13 +14,16 @@ import pytest
 from certify_contexts import context_of
 from checkpoint_cases import SCRIPT, script_drill, this_stack
 
+from hangdrill.certify.checkpoint_attempts import Attempt
 from hangdrill.certify.checkpoint_jobs import script_command
+from hangdrill.certify.checkpoint_notes import Note, TensorNote
 from hangdrill.certify.checkpoint_pairs import PairDrill, drill_pairs
-from hangdrill.certify.checkpoints import CheckpointCell, checkpoint_cells, variants_of
+from hangdrill.certify.checkpoints import CheckpointCell, _compare_reads, checkpoint_cells, variants_of
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.certify_plan import CertifyPlan, CheckpointPlan, StackPlan
 from hangdrill.model.errors import Interrupted, UsageError
 from hangdrill.model.receipt import CheckpointOutcome as Outcome
+from hangdrill.model.verdict import Verdict
 
 HEAD = """
 import json, os, pathlib, signal, subprocess, sys, time
@@ -63,6 +66,29 @@ def test_a_script_that_notes_nothing_is_unknown(tmp_path):
     _, _, found = outcome_of(tmp_path, "pass")
     assert found.outcome is Outcome.UNKNOWN
     assert "record(state)" in found.detail
+
+
+def test_a_script_that_notes_an_empty_state_is_unknown(tmp_path):
+    drill = script_drill(tmp_path, HEAD.replace('note(step="3")', "note()") + "note()")
+    found = drill.restore(drill.save(this_stack()), this_stack())[0]
+    assert (found.outcome, found.detail) == (Outcome.UNKNOWN, "nothing was noted when it was saved")
+
+
+def test_an_older_checkpoint_in_which_nothing_is_proves_nothing():
+    def read(**tensors):
+        note = Note(
+            schema="hangdrill.checkpoint-note/1",
+            rank=0,
+            world_size=1,
+            torch="2.14.1",
+            outcome="done",
+            tensors={name: TensorNote(shape=(1,), dtype="float32", sha256=sha256) for name, sha256 in tensors.items()},
+        )
+        return Attempt(notes={0: note})
+
+    assert _compare_reads(read(), read())[0] is Verdict.UNKNOWN
+    assert _compare_reads(read(weight="a"), read(weight="a"))[0] is Verdict.PASS
+    assert _compare_reads(read(weight="a"), read())[0] is Verdict.FAIL
 
 
 def test_an_error_of_the_script_is_named_and_is_no_version_trouble_on_its_own_stack(tmp_path):
