@@ -13,6 +13,10 @@ import msgspec
 __all__ = ["CanaryRun", "RankRecord", "SwitchFacts", "read_run"]
 
 
+AT_THE_END = ("", "recover")
+"""What a rank was doing that has got to its end: in its first attempt it is killed in the last part."""
+
+
 class SwitchFacts(msgspec.Struct, frozen=True, kw_only=True):
     """TORCH_DIST_USE_NCCL2 in one rank; None: not set. at_exec: as the process was started; at_import: when torch was
     imported; at_group: right before the process group was made."""
@@ -88,11 +92,14 @@ class CanaryRun(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(set(range(self.world_size)) - self.of_attempt(attempt).keys()))
 
     def slowest(self, measure: str, attempt: int = 0) -> float | None:
-        """The largest value over all ranks that take part in it; None when a rank that left nothing might have it."""
+        """The largest value over all ranks that take part in it; None when a rank might have it that left nothing, or
+        that has not got to its end."""
         if self.missing(attempt):
             return None
-        found = [one.measures[measure] for one in self.of_attempt(attempt).values() if measure in one.measures]
-        return max(found, default=None)
+        records = self.of_attempt(attempt).values()
+        found = [one.measures[measure] for one in records if measure in one.measures]
+        cut = any(measure not in one.measures and (one.failed or one.doing not in AT_THE_END) for one in records)
+        return None if cut else max(found, default=None)
 
     def trouble(self) -> str:
         """What went wrong, in a sentence; empty when nothing did."""

@@ -204,3 +204,18 @@ def test_a_variant_of_nccl_is_an_answer_with_numbers_and_never_a_fail():
     named = {one.what for one in result.differences}
     assert "memory-before-first-step (single-node), nccl-legacy -> nccl" in named
     assert {claim.id for claim in cell.claims} == {line.id for line in result.lines}
+
+
+@pytest.mark.parametrize(("failed", "doing"), [({"groups": "RuntimeError: no memory"}, ""), ({}, "groups")])
+def test_a_measure_is_not_taken_from_the_ranks_that_were_left(failed: dict[str, str], doing: str) -> None:
+    lost = rank_record(1, failed=failed, doing=doing)
+    lost.measures.pop("group_bytes")
+    assert canary_run(rank_record(0), lost).slowest("group_bytes") is None
+    assert canary_run(rank_record(0), lost).slowest("init_s") == 0.8
+
+
+@pytest.mark.parametrize("doing", ["", "recover"])
+def test_a_rank_that_takes_no_part_in_a_measure_is_not_waited_for(doing: str) -> None:
+    idle = rank_record(1, doing=doing)
+    idle.measures.pop("p2p_4096_s")
+    assert canary_run(rank_record(0), idle).slowest("p2p_4096_s") == 100e-6
