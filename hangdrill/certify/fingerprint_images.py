@@ -31,7 +31,7 @@ def ask_image(
     there is no such image or the engine refuses, Interrupted."""
     engine = Engine(environ)
     facts = require_image(engine, stack.image)
-    task = _task(stack, facts, gpus=GPU_CONTROL.exists())
+    task = _task(stack, facts, deadline_s, gpus=GPU_CONTROL.exists())
     try:
         answer = _ask(engine, task, interrupt, deadline_s)
     except GpusRefused:  # then this stack has none, and what needs them says so
@@ -40,14 +40,14 @@ def ask_image(
     return msgspec.structs.replace(answer, facts={**answer.facts, **of_image} if answer.facts else {})
 
 
-def _task(stack: Stack, facts: ImageFacts, *, gpus: bool) -> ImageTask:
+def _task(stack: Stack, facts: ImageFacts, deadline_s: float, *, gpus: bool) -> ImageTask:
     mounts = mounted_volumes((Volume.parse(text) for text in stack.mounts), "")
     run_id, controller = f"fingerprint-{secrets.token_hex(6)}", "{}:{}".format(*own_id())
     return ImageTask(
         image=facts.id,
         run_id=run_id,
         controller=controller,
-        command=(stack.python, "-c", BOOT),
+        command=(stack.python, "-c", BOOT, f"{deadline_s:g}"),
         python=stack.python,
         environ={**stack.env, RUN_ID_VARIABLE: run_id, CONTROLLER_VARIABLE: controller},
         box=Box(mounts=mounts, links=(), own_dirs=(), devices=()),

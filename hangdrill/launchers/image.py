@@ -21,7 +21,8 @@ from hangdrill.model.errors import MachineError
 
 __all__ = ["GpusRefused", "ImageCall", "ImageTask", "calling", "check_image", "require_image", "start_in_image"]
 
-_WITH_FILES = 'exec "$@" <"$0/in" >"$0/out" 2>"$0/err"'
+_WITH_FILES = '"$@" <"$0/in" >"$0/out" 2>"$0/err"; exit $?'
+"""The shell stays: the container's first process would be deaf to signals that it does not handle, its own too."""
 _POLL_S = 0.05
 
 

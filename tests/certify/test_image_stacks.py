@@ -119,6 +119,14 @@ def test_a_python_of_an_image_that_never_answers_is_given_up(image, read, tmp_pa
     assert "gave no answer within 2 s" in found.missing
 
 
+def test_a_python_of_an_image_that_dies_of_a_signal_says_which(image, read, tmp_path):
+    dying = tmp_path / "dying-python"
+    dying.write_text("#!/bin/sh\nkill -ABRT $$\n")
+    dying.chmod(0o755)
+    found = read(image, python=str(dying), mounts=(*mounts_of_this_host(tmp_path), f"{dying}:{dying}:ro"))
+    assert found.missing == f"{dying} was ended by SIGABRT"
+
+
 def test_an_interrupt_leaves_no_container(image, read):
     interrupt = Interrupt()
     interrupt.request()

@@ -10,6 +10,9 @@ from image_labs import made_image, mounts_of_this_host
 from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.container import ContainerLauncher
 from hangdrill.launchers.engine import Engine
+from hangdrill.launchers.image import GpusRefused, ImageTask
+from hangdrill.launchers.image import _environ as variables_of
+from hangdrill.launchers.image import _explained as explained
 from hangdrill.model.errors import MachineError
 
 
@@ -154,3 +157,25 @@ def test_an_image_without_a_shell_is_named(request_of, engine, tmp_path):
     with made_image(engine, tmp_path, "hangdrill-test/empty:1", archive=bytes(1024)) as name:
         text = refused(request_of(image=name, volumes=()), engine)
     assert "no /bin/sh" in text
+
+
+def test_who_is_no_user_of_the_image_gets_a_home_and_a_name(monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    assert variables_of({}, {}) == {"HOME": "/tmp", "USER": "hangdrill", "LOGNAME": "hangdrill"}
+    assert "HOME" not in variables_of({"HOME": "/home/train"}, {})
+    assert variables_of({}, {"HOME": "/work"})["HOME"] == "/work"
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    assert variables_of({}, {}) == {}
+
+
+def test_an_images_own_packages_stay_behind_the_rank_agent():
+    found = variables_of({"PYTHONPATH": "/opt/train"}, {"PYTHONPATH": "/run/agent"})
+    assert found["PYTHONPATH"] == "/run/agent:/opt/train"
+    assert "PYTHONPATH" not in variables_of({"PYTHONPATH": "/opt/train"}, {})
+
+
+def test_an_engine_that_has_no_gpus_to_give_is_said_with_the_next_step():
+    refusal = MachineError("the container engine refuses: could not select device driver with capabilities: [[gpu]]")
+    found = explained(refusal, ImageTask(image="train:1", run_id="r", controller="", command=()))
+    assert isinstance(found, GpusRefused)
+    assert "NVIDIA Container Toolkit" in str(found)
