@@ -6,7 +6,9 @@ by the controller's pid and start time in the process's own environment. Everyth
 
 import contextlib
 import os
+import shutil
 import socket
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from hangdrill.drill.registry import (
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.engine import Engine
+from hangdrill.launchers.image import STREAMS
 from hangdrill.launchers.podman import Podman
 from hangdrill.launchers.slurm import controller_of
 from hangdrill.launchers.slurm_commands import Slurm
@@ -54,6 +57,7 @@ def clean(*, dry_run: bool, environ: Mapping[str, str] | None = None) -> tuple[L
             found += _end_processes(run_id, controller, dry_run=dry_run)
     found += _cancel_jobs(set(orphans) - living, living, environ, dry_run=dry_run)
     found += _remove_containers(set(orphans) - living, living, environ, dry_run=dry_run)
+    found += _remove_streams(dry_run=dry_run)
     for registration in dead:
         found += _remove_files(registration, dry_run=dry_run)
         if root is not None and not dry_run:
@@ -139,6 +143,22 @@ def _remove_containers(
             if engine.answers():
                 engine.remove(run_id)
     return [Leftover(what="container", name=name) for run_id, name, _ in made if run_id in orphans]
+
+
+def _remove_streams(*, dry_run: bool) -> list[Leftover]:
+    """What a program in an image said to a controller that is dead: in a directory that names it."""
+    found = []
+    for path in sorted(Path(tempfile.gettempdir()).glob(f"{STREAMS}*")):
+        pid, _, rest = path.name.removeprefix(STREAMS).partition("-")
+        controller = parse_id(f"{pid}:{rest.partition('-')[0]}")
+        with contextlib.suppress(OSError):
+            own = path.lstat().st_uid == os.getuid() and path.is_dir() and not path.is_symlink()
+            if controller is None or not own or is_alive(controller) or _lives_in_a_namespace(controller):
+                continue
+            found.append(Leftover(what="file", name=str(path)))
+            if not dry_run:
+                shutil.rmtree(path)
+    return found
 
 
 def _remove_files(registration: Registration, *, dry_run: bool) -> list[Leftover]:

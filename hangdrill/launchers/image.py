@@ -19,11 +19,21 @@ from hangdrill.launchers.engine import ContainerOrder, Engine, ImageFacts
 from hangdrill.launchers.torchrun import PROBE, PROBE_DEADLINE_S
 from hangdrill.model.errors import MachineError
 
-__all__ = ["GpusRefused", "ImageCall", "ImageTask", "calling", "check_image", "require_image", "start_in_image"]
+__all__ = [
+    "STREAMS",
+    "GpusRefused",
+    "ImageCall",
+    "ImageTask",
+    "calling",
+    "check_image",
+    "require_image",
+    "start_in_image",
+]
 
 _WITH_FILES = '"$@" <"$0/in" >"$0/out" 2>"$0/err"; exit $?'
 """The shell stays: the container's first process would be deaf to signals that it does not handle, its own too."""
-_POLL_S = 0.05
+STREAMS = "hangdrill-image-"
+"""Begins the name of a directory in /tmp; pid and ticks of the controller follow, by which `clean` finds its owner."""
 
 
 class GpusRefused(MachineError):
@@ -103,7 +113,7 @@ def start_in_image(engine: Engine, task: ImageTask) -> ContainerJob:
 @contextlib.contextmanager
 def calling(engine: Engine, task: ImageTask, *, stdin: bytes = b"") -> Iterator[ImageCall]:
     """Run a short program with files for its standard streams; the container is removed in any case."""
-    with tempfile.TemporaryDirectory(prefix="hangdrill-image-") as name:
+    with tempfile.TemporaryDirectory(prefix=f"{STREAMS}{task.controller.replace(':', '-')}-") as name:
         directory = Path(name)
         for stream, content in (("in", stdin), ("out", b""), ("err", b"")):
             (directory / stream).write_bytes(content)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from hangdrill.drill.procfs import ProcessId, own_id
 from hangdrill.drill.registry import Registration, open_runtime_dir, register, registrations, runtime_root
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
+from hangdrill.launchers.image import STREAMS
 from hangdrill.model.errors import Interrupted, MachineError
 
 DEAD = ProcessId(os.getpid(), own_id().started_ticks - 1)
@@ -198,3 +200,16 @@ def test_drill_whose_controller_lives_in_another_pid_namespace_is_left_alone(env
         controller.stdin.close()
         controller.wait(30)
     assert controller.returncode == 0, "nobody ended it"
+
+
+def test_what_a_dead_controller_was_told_in_an_image_is_removed_and_a_living_ones_is_left(
+    environ, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    names = {owner: f"{STREAMS}{owner.pid}-{owner.started_ticks}-abc" for owner in (DEAD, own_id())}
+    for name in (*names.values(), f"{STREAMS}-x", f"{STREAMS}stranger"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "out").touch()
+    assert [found.name for found in clean(dry_run=True, environ=environ)] == [str(tmp_path / names[DEAD])]
+    clean(dry_run=False, environ=environ)
+    assert {path.name for path in tmp_path.iterdir()} == {names[own_id()], f"{STREAMS}-x", f"{STREAMS}stranger"}

@@ -164,6 +164,8 @@ def _container() -> str:
         return f"kubernetes:{found[1]}" if found else "kubernetes"
     if Path("/.dockerenv").exists():
         return f"docker:{found[1]}" if found else "docker"
+    if Path("/run/.containerenv").exists():
+        return "podman"  # it says its id to privileged containers alone
     if os.environ.get("APPTAINER_CONTAINER") or os.environ.get("SINGULARITY_CONTAINER"):
         return f"apptainer:{os.environ.get('APPTAINER_CONTAINER') or os.environ.get('SINGULARITY_CONTAINER')}"
     return ""
