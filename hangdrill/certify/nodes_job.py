@@ -22,7 +22,7 @@ from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.launchers.process import LocalJob, start_local
 from hangdrill.model.certify_plan import NodesPlan
 
-__all__ = ["LEASE_S", "UNSHARED", "LeaseFile", "NodesJob", "log_of", "run_on_nodes"]
+__all__ = ["FACTS_WORD", "LEASE_S", "UNSHARED", "LeaseFile", "NodesJob", "log_of", "reason_of", "run_on_nodes"]
 
 LEASE_S = 30.0
 """As in the ranks: so long after the controller's end, at most, the nodes begin to end the job."""
@@ -32,6 +32,11 @@ SETTLE_S = 15.0
 AWAY_S = 25.0
 """So long a node may take to end its part: TERM 3 s, KILL 10 s, and the way there and back."""
 GLOO = "GLOO_SOCKET_IFNAME"
+FACTS_WORD, OWN_WORD = "hangdrill-node: ", "hangdrill: "
+"""As `hangdrill.rank.canary.on_node` begins its lines."""
+ON_PURPOSE = ("the controller ended the job", "ended by SIGTERM", "ended by SIGINT")
+LOST_DIRECTORY = "cannot change directory"
+"""As env says it of a directory that is not there."""
 UNSHARED = "OUT must lie on a file system that all nodes share"
 
 
@@ -179,10 +184,22 @@ def _reason(parts: list[_Part], failed: _Part | None, away: tuple[str, ...]) -> 
     told = failed or (parts[0] if parts else None)
     if told is None:
         return ""
-    line = last_error(tail_of(told.log))
+    line = reason_of(tail_of(told.log))
     line = f"{told.command.name}: {line}" if failed is not None and line else line
-    if "cannot change directory" in line:
-        line += f": {UNSHARED}"
     if away:
         line += f" ({', '.join(away)} did not end in time: what runs there ends by itself within {LEASE_S:g} s)"
     return line
+
+
+def reason_of(text: str) -> str:
+    """Why a node's part failed, from the end of its output: what it said of itself, else the last error, else the last
+    line; what srun says of the exit codes of others is no reason."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lost = next((line for line in lines if LOST_DIRECTORY in line), "")
+    if lost:
+        return f"{lost}: {UNSHARED}"
+    own = [line for line in lines if line.startswith(OWN_WORD) and not line.endswith(ON_PURPOSE)]
+    if own:
+        return own[0].removeprefix(OWN_WORD)
+    others = [line for line in lines if not line.startswith(("srun: ", OWN_WORD, FACTS_WORD))]
+    return last_error("\n".join(others or lines))

@@ -8,14 +8,12 @@ import msgspec
 
 from hangdrill.certify.cells import CellContext
 from hangdrill.certify.nodes import node_commands
-from hangdrill.certify.nodes_job import UNSHARED, NodesJob, log_of, run_on_nodes
+from hangdrill.certify.nodes_job import FACTS_WORD, UNSHARED, NodesJob, log_of, run_on_nodes
 from hangdrill.model.certify_plan import NodesPlan
 from hangdrill.model.errors import InternalError, MachineError
 
 __all__ = ["NodeFacts", "look_at_nodes", "named_of", "nodes_of"]
 
-FACTS_WORD = "hangdrill-node: "
-"""As `hangdrill.rank.canary.on_node` begins its line."""
 LOOK_S = 120.0
 MEND = {
     "OUT": "name a directory with --out that every node sees and may write to",

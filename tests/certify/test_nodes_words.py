@@ -9,6 +9,7 @@ from canary_cases import pair_runs
 from hangdrill.certify.canary_nodes import MultiNodeCell
 from hangdrill.certify.matrix import cells_of
 from hangdrill.certify.nodes import ALL_NODES, TRAVELS, node_commands, on_node_words, torchrun_words, travelling
+from hangdrill.certify.nodes_job import reason_of
 from hangdrill.certify.nodes_measures import measured_over_nodes, parts_over_nodes
 from hangdrill.model.certify_plan import CertifyPlan, NodesPlan, StackPlan, Topology, WorkPlan
 from hangdrill.model.verdict import Verdict
@@ -117,3 +118,30 @@ def test_a_difference_over_nodes_is_found_by_the_same_rule(more_mb, verdict):
     assert lines["canary/multi-node/memory-peak"].topology == "multi-node"
     names = {difference.what for difference in result.differences}
     assert ("memory-peak (multi-node)" in names) is (verdict is Verdict.FAIL)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", ""),
+        (
+            "ssh: connect to host node-b port 22: No route to host\n",
+            "ssh: connect to host node-b port 22: No route to host",
+        ),
+        (
+            "env: cannot change directory to '/out'\nsrun: error: n1: task 1: Exited\n",
+            "env: cannot change directory to '/out': OUT must lie on a file system that all nodes share",
+        ),
+        (
+            "hangdrill: n1: cannot write to /out\nsrun: error: n1: task 1: Exited\n",
+            "n1: cannot write to /out",
+        ),
+        (
+            'hangdrill-node: {"host": "n1"}\nRuntimeError: it broke\nhangdrill: n1: the controller ended the job\n',
+            "RuntimeError: it broke",
+        ),
+        ("srun: error: Unable to allocate resources\n", "srun: error: Unable to allocate resources"),
+    ],
+)
+def test_the_reason_is_the_nodes_own_word_and_not_what_srun_adds(text, why):
+    assert reason_of(text) == why

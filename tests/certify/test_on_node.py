@@ -10,8 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hangdrill.certify.nodes_job import LEASE_S, LeaseFile
-from hangdrill.certify.nodes_look import FACTS_WORD
+from hangdrill.certify.nodes_job import FACTS_WORD, LEASE_S, LeaseFile
 from hangdrill.drill.waiting import Waiter
 from hangdrill.rank.canary import lease, on_node
 from hangdrill.rank.canary.addresses import holds, interface_of, is_free, own_address
