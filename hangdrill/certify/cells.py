@@ -90,8 +90,8 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
 class CellContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a running cell is given.
 
-    cell_dir: OUT/cells/<id>/, private, and empty unless the cell goes on (`GoesOn`); the cell's files and run directories
-    go there.
+    cell_dir: OUT/cells/<id>/, private, and empty unless the cell goes on (`GoesOn`); the cell's files and run
+    directories go there.
     plan_dir: where relative paths in the plan start, and the user's own command lines run.
     environ: of hangdrill; a job of a stack gets `stack.environ(context.environ)`, with the plan's workload.env in it.
     """
