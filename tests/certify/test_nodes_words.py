@@ -1,5 +1,6 @@
 """The words that start a job's part on a node, as they come out of the plan."""
 
+import os
 import shlex
 from pathlib import Path
 
@@ -9,8 +10,13 @@ from canary_cases import pair_runs
 from hangdrill.certify.canary_nodes import MultiNodeCell
 from hangdrill.certify.matrix import cells_of
 from hangdrill.certify.nodes import ALL_NODES, TRAVELS, node_commands, on_node_words, torchrun_words, travelling
+from hangdrill.certify.nodes_drill import node_scenario
 from hangdrill.certify.nodes_job import reason_of
+from hangdrill.certify.nodes_launcher import JobOnNodes, NodesLauncher
 from hangdrill.certify.nodes_measures import measured_over_nodes, parts_over_nodes
+from hangdrill.drill.waiting import Waiter
+from hangdrill.launchers.process import start_local
+from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.model.certify_plan import CertifyPlan, NodesPlan, StackPlan, Topology, WorkPlan
 from hangdrill.model.verdict import Verdict
 from hangdrill.rank.fingerprint.machine import MATTER
@@ -145,3 +151,51 @@ def test_a_difference_over_nodes_is_found_by_the_same_rule(more_mb, verdict):
 )
 def test_the_reason_is_the_nodes_own_word_and_not_what_srun_adds(text, why):
     assert reason_of(text) == why
+
+
+def request_in(directory: Path) -> LaunchRequest:
+    environ = {"PATH": "/usr/bin:/bin", "NCCL_ALGO": "Ring", "HANGDRILL_CONTROLLER": "1:2"}
+    return LaunchRequest(
+        run_id="r",
+        python="/stack/bin/python",
+        nnodes=2,
+        nproc_per_node=1,
+        max_restarts=0,
+        target="workload:ddp",
+        args=(),
+        environ=environ,
+        cwd=str(directory),
+        log_path=str(directory / "job.log"),
+        run_dir=str(directory),
+    )
+
+
+def test_each_node_process_has_its_number_and_under_srun_asks_slurm_for_it(tmp_path):
+    words = NodesLauncher(SSH).command(request_in(tmp_path))
+    assert words[:2] == ("ssh", "node-a")
+    inner = shlex.split(words[2])
+    assert inner[:5] == ["env", "-u", "HANGDRILL_CONTROLLER", "-C", str(tmp_path)]
+    assert "NCCL_ALGO=Ring" in inner
+    assert inner[-5:] == ["hangdrill.node", "--run", str(tmp_path), "--node", "0"]
+    srun = changed(names=(), run=("srun", "--nodes=2"))
+    assert NodesLauncher(srun).command(request_in(tmp_path))[-2:] == ("--node", "slurm")
+
+
+def test_a_job_on_nodes_is_over_when_all_are_and_tells_the_first_failure(tmp_path):
+    def part(words: str):
+        return start_local(("sh", "-c", words), environ={}, cwd=str(tmp_path), log_path=str(tmp_path / "log"))
+
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    job = JobOnNodes([part("exit 7"), part(f"read line < {gate}; exit 0")])
+    assert len(set(job.pids())) == 2
+    assert job.poll() is None
+    gate.write_text("go\n")
+    assert Waiter().until(job.poll, deadline_s=30.0) == 7
+    job.close()
+
+
+def test_the_drill_holds_the_last_rank_of_the_last_node():
+    scenario = node_scenario(plan(nproc_per_node=4))
+    assert (scenario.job.nnodes, scenario.job.nproc_per_node) == (2, 4)
+    assert (scenario.fault.rank, scenario.expect.culprit) == (7, 7)

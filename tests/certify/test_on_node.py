@@ -153,6 +153,18 @@ def test_a_port_is_free_until_somebody_listens():
     assert is_free(port)
 
 
+def test_a_port_that_is_taken_is_waited_for_and_not_for_ever(part, monkeypatch, tmp_path, capsys):
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        waiting = part("true", endpoint=f"127.0.0.1:{port}")
+        monkeypatch.setattr(on_node, "PORT_S", 0.0)
+        words = ("--lease", str(tmp_path / "lease"), "--endpoint", f"127.0.0.1:{port}")
+        monkeypatch.setattr(sys, "argv", ["on_node", *words])
+        assert on_node.main() == lease.ENDED
+        assert f"another program has the port {port}" in capsys.readouterr().err
+    assert waiting.wait(LIMIT_S) == 0
+
+
 def test_this_host_holds_its_own_names_and_no_other():
     assert holds("127.0.0.1")
     assert holds("localhost")
