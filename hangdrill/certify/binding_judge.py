@@ -7,6 +7,7 @@ import msgspec
 
 from hangdrill.certify.canary_records import CanaryRun, RankRecord
 from hangdrill.certify.cells import Claim
+from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.model.receipt import Difference, Line
 from hangdrill.model.verdict import Verdict
 
@@ -152,24 +153,35 @@ def judge_pair(
         verdict=verdict,
         claim=claim.claim,
         detail=detail,
-        mend="" if verdict is Verdict.PASS else attempt.mend,
+        mend=_mend(attempt, verdict, old, new),
         declarable=verdict is Verdict.FAIL and attempt.wanted is None and difference is not None,
     )
     return line, difference
 
 
 def _verdict(attempt: Attempt, old: Tried, new: Tried) -> Verdict:
+    """The line is of both stacks: whatever the candidate does well, without the baseline's answer it is no PASS."""
     if new.answer is Answer.UNKNOWN:
         return Verdict.UNKNOWN
     if new.answer is Answer.ACCEPTED and new.detail.startswith("shared"):
         return Verdict.FAIL  # every rank believes that the GPU is its own
-    if new.answer is (attempt.wanted or Answer.ACCEPTED):
-        return Verdict.PASS
-    if attempt.wanted is not None:
+    well = new.answer is (attempt.wanted or Answer.ACCEPTED)
+    if attempt.wanted is not None and not well:
         return Verdict.FAIL
     if old.answer is Answer.UNKNOWN:
         return Verdict.UNKNOWN
+    if well:
+        return Verdict.PASS
     return Verdict.PASS if old.answer is new.answer is Answer.REFUSED else Verdict.FAIL
+
+
+def _mend(attempt: Attempt, verdict: Verdict, old: Tried, new: Tried) -> str:
+    if verdict is Verdict.PASS:
+        return ""
+    unseen = [name for name, one in ((BASELINE, old), (CANDIDATE, new)) if one.answer is Answer.UNKNOWN]
+    if verdict is Verdict.UNKNOWN and unseen:
+        return f"see the log of the {' and of the '.join(unseen)} beside runs.json, and run it again"
+    return attempt.mend
 
 
 def _short(text: str) -> str:

@@ -83,6 +83,7 @@ def duplicate(source: Path, to: Path, *, prove: Callable[[Path], None] = lambda 
     if not files:
         raise UsageError("there is no file to copy", where=str(source), next_step="name the checkpoint's directory")
     temporary = to.with_name(f".{to.name}.{secrets.token_hex(4)}.tmp")
+    absent = [parent for parent in to.parents if not os.path.lexists(parent)]
     try:
         temporary.mkdir(parents=True)
         read = Manifest(files=tuple(_copy(source, temporary, path) for path in files))
@@ -100,6 +101,9 @@ def duplicate(source: Path, to: Path, *, prove: Callable[[Path], None] = lambda 
         raise _cannot("copy", error, to) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):  # one that is no longer empty stays, and so do those above it
+            for parent in absent:
+                parent.rmdir()
     return read
 
 

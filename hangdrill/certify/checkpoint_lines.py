@@ -2,7 +2,8 @@
 
 The rules: a line passes when every row that it speaks of is bit-equal; it fails when one is not, and cannot tell when
 one is unknown and none is worse. A one-way candidate fails the line `way-back`, unless the plan declares it; declared
-or not, there must be an older checkpoint to go back to.
+or not, there must be an older checkpoint to go back to. What the drill's own checkpoints prove is said of them alone:
+as long as the plan names none of the real job, the line `last-known-good` is no PASS.
 """
 
 from collections.abc import Sequence
@@ -21,9 +22,10 @@ CLAIMS: dict[str, str] = {
     "checkpoint/own": "Each stack restores what it saved: parameters, optimizer and step are bit-equal",
     "checkpoint/forward": "The candidate restores what the baseline saved, bit-equal",
     WAY_BACK: "The baseline restores what the candidate saved, bit-equal, so that the upgrade can be undone",
-    KNOWN_GOOD: "An older checkpoint is named, and the baseline restores it after the candidate has had it",
+    KNOWN_GOOD: "The plan names an older checkpoint of the real job, and the baseline reads it after the candidate has",
     "checkpoint/duplicate": "Of the candidate's first checkpoint there is a copy with equal hashes that restores",
 }
+NAME_IT = "set checkpoint.known_good to the newest checkpoint of the baseline"
 RANKED = {CheckpointOutcome.EQUAL: Verdict.PASS, CheckpointOutcome.UNKNOWN: Verdict.UNKNOWN}
 """Every other outcome is a FAIL."""
 
@@ -47,10 +49,13 @@ def checkpoint_lines(
 ) -> tuple[Line, ...]:
     """One line a claim. copies: the candidate's duplicates, as the receipt names them."""
     older = _known_good(pairs, known_good)
+    proven = merge(
+        (_line("checkpoint/own", _rows(pairs, "baseline", "baseline")).verdict, *_verdict_of_given(known_good))
+    )
     return (
         _line("checkpoint/own", [*_rows(pairs, "baseline", "baseline"), *_rows(pairs, "candidate", "candidate")]),
         _line("checkpoint/forward", _rows(pairs, "baseline", "candidate")),
-        _way_back(pairs, older, known_good, declared),
+        _way_back(pairs, proven, known_good, declared),
         older,
         _duplicate(pairs, copies),
     )
@@ -83,7 +88,7 @@ def unresolved_of(known_good: KnownGood, pairs: Sequence[CheckpointPair]) -> tup
         Unresolved(
             line=KNOWN_GOOD,
             what="checkpoints are one-way, and the plan names no older checkpoint of the real job",
-            next_step="set checkpoint.known_good to the newest checkpoint of the baseline, and keep it",
+            next_step=f"{NAME_IT}, and keep it",
         ),
     )
 
@@ -101,7 +106,8 @@ def _line(name: str, rows: Sequence[CheckpointPair], mend: str = "") -> Line:
     )
 
 
-def _way_back(pairs: Sequence[CheckpointPair], older: Line, known: KnownGood, declared: Sequence[str]) -> Line:
+def _way_back(pairs: Sequence[CheckpointPair], proven: Verdict, known: KnownGood, declared: Sequence[str]) -> Line:
+    """proven: whether there is a checkpoint to go back to, the plan's own or only the drill's."""
     rows = _rows(pairs, "candidate", "baseline")
     ways = [row for row in rows if row.one_way]
     if not ways:
@@ -113,7 +119,7 @@ def _way_back(pairs: Sequence[CheckpointPair], older: Line, known: KnownGood, de
         mend=f'keep the baseline\'s last checkpoint, and accept that with declared = ["{WAY_BACK}"]',
     )
     text = f"one-way ({_variants(ways)}): {ways[0].detail}"
-    if older.verdict is not Verdict.PASS:
+    if proven is not Verdict.PASS:
         return msgspec.structs.replace(line, verdict=Verdict.FAIL, detail=f"{text}; and no older checkpoint is proven")
     text = f"{text}; a rollback restarts from {back_to}"
     only_that = len(ways) == len([row for row in rows if row.outcome is not CheckpointOutcome.EQUAL])
@@ -127,16 +133,22 @@ def _known_good(pairs: Sequence[CheckpointPair], known: KnownGood) -> Line:
     parts = [f"{known.own}{', step ' + known.step if known.step else ''}: {line.detail}"]
     if known.given:
         parts.append(f"{known.given}: {known.detail}")
-    verdict = merge((line.verdict, known.verdict))
+    verdict = merge((line.verdict, *_verdict_of_given(known)))
+    mend = "" if verdict is Verdict.PASS else "name a checkpoint that the baseline restores before anything is upgraded"
+    if not known.given:
+        verdict, mend = merge((verdict, Verdict.UNKNOWN)), f"{NAME_IT}, and keep it"
+        parts = [f"the plan names none of the real job; only of the drill's own is anything known: {parts[0]}"]
     return msgspec.structs.replace(
         line,
         verdict=verdict,
         detail="; ".join(parts),
-        mend=""
-        if verdict is Verdict.PASS
-        else "name a checkpoint that the baseline restores before anything is upgraded",
+        mend=mend,
         evidence=(*line.evidence, *known.evidence),
     )
+
+
+def _verdict_of_given(known: KnownGood) -> tuple[Verdict, ...]:
+    return (known.verdict,) if known.given else ()
 
 
 def _duplicate(pairs: Sequence[CheckpointPair], copies: Sequence[str]) -> Line:
@@ -184,4 +196,8 @@ def _mend(rows: Sequence[CheckpointPair]) -> str:
 
 
 def _back_to(known: KnownGood) -> str:
-    return known.given or f"{known.own}{' (step ' + known.step + ')' if known.step else ''}"
+    return known.given or f"the baseline's last checkpoint, as the drill's own did: {known.own}{_step(known)}"
+
+
+def _step(known: KnownGood) -> str:
+    return f" (step {known.step})" if known.step else ""

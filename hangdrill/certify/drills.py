@@ -226,9 +226,9 @@ def line_of_drill(claim: Claim, result: DrillResult, files: Sequence[EvidenceFil
 
 
 def arrived(result: DrillResult) -> frozenset[int] | None:
-    """The ranks whose dumps arrived; None when the drill cannot say so."""
+    """The ranks whose dumps arrived; None when the drill cannot say so of every rank."""
     found = next((check for check in result.checks if check.name == ARRIVAL), None)
-    if found is None or found.verdict is Verdict.UNKNOWN:
+    if found is None or not found.ranks or Verdict.UNKNOWN in (found.verdict, *found.ranks.values()):
         return None
     return frozenset(int(rank) for rank, verdict in found.ranks.items() if verdict is Verdict.PASS)
 

@@ -183,3 +183,5 @@ def _warnings(plan: CertifyPlan) -> Iterator[str]:
         yield "baseline and candidate are the same stack: this certifies no upgrade"
     if not plan.rollback.owner and "nccl" in plan.workload.backend:
         yield "rollback.owner is empty: a fallback that nobody owns is refused"
+    if plan.rollback.expires and "nccl" not in plan.workload.backend:
+        yield f"rollback.expires is not used: torch has no fallback for {plan.workload.backend} that could expire"

@@ -101,9 +101,9 @@ def time_text(time: datetime) -> str:
 
 
 def _valid_until(plan: CertifyPlan, ended: datetime) -> datetime:
-    """After valid_days, or when the day begins on which the fallback expires: what comes first."""
+    """After valid_days, or when the day begins on which the fallback expires: what comes first. Only NCCL has one."""
     until = ended + timedelta(days=plan.valid_days)
-    if not plan.rollback.expires:
+    if not plan.rollback.expires or "nccl" not in plan.workload.backend:
         return until
     expires = date.fromisoformat(plan.rollback.expires)
     return min(until, datetime(expires.year, expires.month, expires.day, tzinfo=ended.tzinfo))

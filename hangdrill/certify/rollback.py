@@ -33,6 +33,7 @@ from hangdrill.model.verdict import Verdict, merge
 __all__ = ["RollbackCell", "record_line", "rollback_cells"]
 
 SMOKE_PARTS = ("latency", "p2p", "dp", "checkpoint")
+SMOKE_MEASURES = ("dp_step_s", "save_s", "restore_s")
 NEXT_GPU = "run it on a host with GPUs: only there the class of the process group shows what ran"
 JOB_S = 15.0
 
@@ -60,9 +61,11 @@ class RollbackCell:
         """Who may pull it; for each road the proof, and its work; the hang of a job that was rolled back."""
         texts = {"record": "the fallback has an owner, a place, a way to verify it, and a date that is not over"}
         for key, road in zip(self._plan.rollback.roads, self._roads, strict=True):
-            texts[f"{key}/proof"] = f"with {road.name} every rank runs {_old()}, from before its group is made"
-            texts[f"{key}/smoke"] = f"with {road.name} the job trains, communicates, saves and restores"
-        texts["hang"] = "the hang of a job that was rolled back leaves evidence of every rank"
+            texts[f"{key}/proof"] = (
+                f"with {road.name} every rank of the candidate runs {_old()}, from before its group is made"
+            )
+            texts[f"{key}/smoke"] = f"with {road.name} the candidate's job trains, communicates, saves and restores"
+        texts["hang"] = "the hang of a job of the candidate that was rolled back leaves evidence of every rank"
         return tuple(Claim(id=f"{self.id}/{key}", item=Item.ROLLBACK, claim=text) for key, text in texts.items())
 
     @property
@@ -192,14 +195,15 @@ def _smoke_line(claim: Claim, run: CanaryRun, proven: Proven, files: Sequence[Ev
     if proven.verdict is not Verdict.PASS:
         return _unknown(claim, "the job was not proven to be rolled back", NEXT_GPU)
     trouble = run.trouble()
-    measures = {name for record in run.ranks for name in record.measures}
-    done = [part for part in ("dp_step_s", "save_s", "restore_s") if part in measures]
+    unseen = [name for name in SMOKE_MEASURES if run.slowest(name) is None]
+    if unseen and not trouble:
+        return _unknown(claim, f"not measured on every rank: {', '.join(unseen)}", "see the job's log")
     return Line(
         id=claim.id,
         item=claim.item,
         verdict=Verdict.FAIL if trouble else Verdict.PASS,
         claim=claim.claim,
-        detail=trouble or f"measured: {', '.join(done)}",
+        detail=trouble or f"measured: {', '.join(SMOKE_MEASURES)}",
         mend="see the job's log" if trouble else "",
         evidence=tuple(file.path for file in files),
     )

@@ -99,6 +99,11 @@ def test_no_plan_may_excuse_ranks_that_do_not_start():
         ("foreign", Answer.ACCEPTED, Answer.WRONG, Verdict.FAIL),
         ("foreign", Answer.REFUSED, Answer.HUNG, Verdict.FAIL),
         ("foreign", Answer.UNKNOWN, Answer.REFUSED, Verdict.UNKNOWN),
+        ("foreign", Answer.UNKNOWN, Answer.ACCEPTED, Verdict.UNKNOWN),
+        ("several", Answer.UNKNOWN, Answer.ACCEPTED, Verdict.UNKNOWN),
+        ("explicit", Answer.UNKNOWN, Answer.ACCEPTED, Verdict.UNKNOWN),
+        ("explicit", Answer.UNKNOWN, Answer.HUNG, Verdict.FAIL),
+        ("shared", Answer.UNKNOWN, Answer.REFUSED, Verdict.UNKNOWN),
         ("foreign", Answer.ACCEPTED, Answer.UNKNOWN, Verdict.UNKNOWN),
         ("several", Answer.ACCEPTED, Answer.REFUSED, Verdict.FAIL),
         ("shared", Answer.REFUSED, Answer.REFUSED, Verdict.PASS),
@@ -114,6 +119,12 @@ def test_what_two_answers_come_to(name, old, new, verdict):
     assert line.verdict is verdict
     assert bool(line.mend) is (verdict is not Verdict.PASS)
     assert (difference is not None) is (old is not new and Answer.UNKNOWN not in (old, new))
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_stack_that_was_not_seen_is_named_with_its_log(name):
+    line, _ = pair(name, Answer.UNKNOWN, BY_NAME[name].wanted or Answer.ACCEPTED)
+    assert (line.verdict, "log of the baseline" in line.mend) == (Verdict.UNKNOWN, True)
 
 
 def test_a_part_that_could_not_be_tried_is_unknown_with_the_reason():

@@ -251,13 +251,27 @@ def test_what_is_declared_later_is_accepted_without_measuring_again(
     assert (cell.ran, verdicts(withdrawn)["gpu/memory/more"]) == (["gpu/memory"], Verdict.FAIL)
 
 
-def test_a_fallback_that_expires_first_ends_the_receipt(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "expires", "until"),
+    [
+        ("nccl", "2026-12-01", "2026-12-01T00:00:00Z"),
+        ("nccl", "2027-12-01", "2026-12-29T23:40:00Z"),
+        ("cpu:gloo,cuda:nccl", "2026-12-01", "2026-12-01T00:00:00Z"),
+        ("gloo", "2026-12-01", "2026-12-29T23:40:00Z"),
+        ("gloo", "2020-01-01", "2026-12-29T23:40:00Z"),
+    ],
+)
+def test_a_fallback_that_expires_first_ends_the_receipt_where_there_is_one(
+    tmp_path: Path, backend: str, expires: str, until: str
+) -> None:
     loaded = plan_of(
-        a_plan(tmp_path).record.text + '[rollback]\nexpires = "2026-12-01"\n',
+        f'{a_plan(tmp_path).record.text}[rollback]\nexpires = "{expires}"\n[workload]\nbackend = "{backend}"\n',
         path=tmp_path / "plan.toml",
         environ=os.environ,
     )
-    assert run(tmp_path, [], loaded=loaded).valid_until == "2026-12-01T00:00:00Z"
+    assert run(tmp_path, [], loaded=loaded).valid_until == until
+    told = [text for text in loaded.warnings if "rollback.expires is not used" in text]
+    assert bool(told) is (backend == "gloo")
 
 
 def test_a_stack_without_torch_is_not_compared_package_by_package(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """A copy of a checkpoint appears whole and equal, or not at all."""
 
+import errno
+
 import pytest
 
 from hangdrill.certify import checkpoint_files
@@ -49,6 +51,19 @@ def test_a_copy_that_differs_is_refused_and_leaves_nothing(source, tmp_path, mon
     with pytest.raises(MachineError, match=r"the copy is not equal: \.metadata is not what was saved"):
         duplicate(source, tmp_path / "copy")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
+
+
+def test_a_full_disk_leaves_no_directory_that_was_made_for_the_copy(source, tmp_path, monkeypatch):
+    def full(origin, to, path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_files, "_copy", full)
+    (tmp_path / "kept").mkdir()
+    for to in ("a/b/copy", "kept/c/copy"):
+        with pytest.raises(MachineError, match="No space left"):
+            duplicate(source, tmp_path / to)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "source"]
+    assert not list((tmp_path / "kept").iterdir())
 
 
 def test_changes_name_what_is_missing_cut_and_altered(source):

@@ -16,6 +16,7 @@ from hangdrill.model.verdict import Verdict
 from hangdrill.report.checkpoint_table import cell_word, pairs_markdown, reasons
 
 KNOWN = KnownGood(own="cells/checkpoint/baseline/plain-sync", step="3")
+NAMED = KnownGood(own=KNOWN.own, step="3", given="/ckpt/step_900", detail="the baseline reads 9 tensors")
 COPIES = ("cells/checkpoint/candidate/plain-sync.copy",)
 SIDES = {"a": "baseline", "b": "candidate"}
 
@@ -69,7 +70,21 @@ def test_each_layout_is_judged_by_its_own_rows():
 
 
 def test_all_equal_passes_every_line():
-    assert {line.verdict for line in lines({}).values()} == {Verdict.PASS}
+    assert {line.verdict for line in lines({}, known=NAMED).values()} == {Verdict.PASS}
+
+
+def test_the_drills_own_checkpoint_is_no_last_known_good_of_the_real_job():
+    found = lines({})
+    assert {name for name, line in found.items() if line.verdict is not Verdict.PASS} == {"last-known-good"}
+    line = found["last-known-good"]
+    assert line.verdict is Verdict.UNKNOWN
+    assert "the plan names none of the real job" in line.detail
+    assert "checkpoint.known_good" in line.mend
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_baseline_that_does_not_restore_its_own_has_no_last_known_good(named):
+    assert lines({"a>a": Outcome.FAILED}, known=NAMED if named else KNOWN)["last-known-good"].verdict is Verdict.FAIL
 
 
 def test_a_one_way_candidate_fails_the_way_back_and_says_where_to_restart():
@@ -78,11 +93,12 @@ def test_a_one_way_candidate_fails_the_way_back_and_says_where_to_restart():
         "own": Verdict.PASS,
         "forward": Verdict.PASS,
         "way-back": Verdict.FAIL,
-        "last-known-good": Verdict.PASS,
+        "last-known-good": Verdict.UNKNOWN,
         "duplicate": Verdict.PASS,
     }
     assert "one-way" in found["way-back"].detail
-    assert f"restarts from {KNOWN.own} (step 3)" in found["way-back"].detail
+    assert "restarts from the baseline's last checkpoint" in found["way-back"].detail
+    assert f"the drill's own did: {KNOWN.own} (step 3)" in found["way-back"].detail
     assert "declared" in found["way-back"].mend
 
 
@@ -108,10 +124,9 @@ def test_a_declaration_does_not_excuse_damage(outcome):
 
 
 def test_the_plans_own_checkpoint_is_the_one_to_go_back_to():
-    known = KnownGood(own="x", given="/ckpt/step_900", detail="the baseline reads 9 tensors")
-    found = lines({"b>a": Outcome.REFUSED}, known=known)
+    found = lines({"b>a": Outcome.REFUSED}, known=NAMED)
     assert "a rollback restarts from /ckpt/step_900" in found["way-back"].detail
-    assert unresolved_of(known, judged(table({"b>a": Outcome.REFUSED}))) == ()
+    assert unresolved_of(NAMED, judged(table({"b>a": Outcome.REFUSED}))) == ()
 
 
 def test_one_way_without_a_checkpoint_of_the_real_job_stays_unresolved():

@@ -1,5 +1,6 @@
 """The hang drills as lines: what torch leaves alone on two stacks, and what the collector brings."""
 
+import msgspec
 import pytest
 from certify_contexts import context_of
 
@@ -72,6 +73,16 @@ def test_a_drill_that_cannot_say_what_arrived_makes_the_line_unknown(side):
     assert line.verdict is Verdict.UNKNOWN
     assert difference is None
     assert ("baseline", "candidate")[side] in line.detail
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("marks", [{"0": Verdict.FAIL, "1": Verdict.UNKNOWN}, {}])
+def test_a_rank_of_which_one_drill_knows_nothing_makes_the_line_unknown(side, marks):
+    results = [drilled(0, 1), drilled(0, 1)]
+    (check,) = drilled().checks
+    results[side] = msgspec.structs.replace(drilled(), checks=(msgspec.structs.replace(check, ranks=marks),))
+    line, difference = alone_line(CLAIM, *results)
+    assert (line.verdict, difference) == (Verdict.UNKNOWN, None)
 
 
 def test_the_collectors_line_is_the_drills_verdict_with_its_failing_checks():

@@ -2,12 +2,13 @@
 
 from datetime import date
 
+import msgspec
 import pytest
 from canary_cases import NEW, OLD, canary_run, rank_record
 
 from hangdrill.certify.canary_records import SwitchFacts
 from hangdrill.certify.cells import Claim
-from hangdrill.certify.rollback import RollbackCell, record_line
+from hangdrill.certify.rollback import SMOKE_MEASURES, RollbackCell, _smoke_line, record_line
 from hangdrill.certify.rollback_judge import ROADS, judge_rank, judge_road, record_problems, release_of
 from hangdrill.model.certify_plan import CertifyPlan, RollbackPlan, StackPlan
 from hangdrill.model.receipt import Item
@@ -103,6 +104,18 @@ def test_a_build_without_nccl_says_nothing_so_it_is_unknown():
 def test_an_older_torch_that_registers_nothing_is_proven_by_its_class():
     old = job(*(rolled_back(rank, creators={}) for rank in range(3)))
     assert judge_road(VARIABLE, old).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("rank", range(3))
+@pytest.mark.parametrize("unseen", SMOKE_MEASURES)
+def test_work_that_one_rank_did_not_measure_is_unknown_and_none_is_no_pass(rank, unseen):
+    records = [rolled_back(at) for at in range(3)]
+    claim, proven = Claim(id="c", item=Item.ROLLBACK, claim="c"), judge_road(VARIABLE, job(*records))
+    assert _smoke_line(claim, job(*records), proven, ()).verdict is Verdict.PASS
+    del records[rank].measures[unseen]
+    records[rank] = msgspec.structs.replace(records[rank], doing="dp")
+    line = _smoke_line(claim, job(*records), proven, ())
+    assert (line.verdict, unseen in line.detail) == (Verdict.UNKNOWN, True)
 
 
 @pytest.mark.parametrize(
