@@ -27,7 +27,7 @@ from hangdrill.model.certify_plan import CertifyPlan, Topology
 from hangdrill.model.errors import MachineError
 from hangdrill.model.receipt import EvidenceFile, Item
 
-__all__ = ["MultiNodeCell", "refuse_images", "run_over_nodes"]
+__all__ = ["MultiNodeCell", "hopeless", "refuse_images", "run_over_nodes"]
 
 JOB_S = {False: 14.0, True: 35.0}
 """One job over nodes on idle machines, by whether it uses GPUs."""
@@ -81,7 +81,7 @@ class MultiNodeCell:
                 lambda role, directory: run_over_nodes(context, role, directory, parts=parts, agent_path=agent_path),
                 names={name: name for name in (BASELINE, CANDIDATE)},
                 pairs=context.plan.workload.pairs,
-                hopeless=without_group,
+                hopeless=hopeless,
             )
         finally:
             shutil.rmtree(agent_path, ignore_errors=True)
@@ -105,6 +105,13 @@ class MultiNodeCell:
             samples=samples_by_name(self._measured, judged),
             artifacts=files,
         )
+
+
+def hopeless(role: str, runs: list[CanaryRun]) -> str:
+    """As on one host; and at once where no rank of a side ever started: nodes wait a minute for each other in vain."""
+    if not any(run.ranks for run in runs):
+        return f"no rank of the {role} ever started: {runs[-1].trouble()}"
+    return without_group(role, runs)
 
 
 def run_over_nodes(

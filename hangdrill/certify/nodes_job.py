@@ -37,6 +37,8 @@ FACTS_WORD, OWN_WORD = "hangdrill-node: ", "hangdrill: "
 ON_PURPOSE = ("the controller ended the job", "ended by SIGTERM", "ended by SIGINT")
 LOST_DIRECTORY = "cannot change directory"
 """As env says it of a directory that is not there."""
+UNCONNECTED = "RendezvousConnectionError"
+UNREACHED = "Is the port of nodes.endpoint open between the nodes?"
 UNSHARED = "OUT must lie on a file system that all nodes share"
 
 
@@ -202,4 +204,5 @@ def reason_of(text: str) -> str:
     if own:
         return own[0].removeprefix(OWN_WORD)
     others = [line for line in lines if not line.startswith(("srun: ", OWN_WORD, FACTS_WORD))]
-    return last_error("\n".join(others or lines))
+    line = last_error("\n".join(others or lines))
+    return f"{line} {UNREACHED}" if UNCONNECTED in line else line

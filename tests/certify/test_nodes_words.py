@@ -5,9 +5,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from canary_cases import pair_runs
+from canary_cases import canary_run, pair_runs
 
-from hangdrill.certify.canary_nodes import MultiNodeCell
+from hangdrill.certify.canary_nodes import MultiNodeCell, hopeless
+from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.matrix import cells_of
 from hangdrill.certify.nodes import ALL_NODES, TRAVELS, node_commands, on_node_words, torchrun_words, travelling
 from hangdrill.certify.nodes_drill import node_scenario
@@ -147,6 +148,10 @@ def test_a_difference_over_nodes_is_found_by_the_same_rule(more_mb, verdict):
             "RuntimeError: it broke",
         ),
         ("srun: error: Unable to allocate resources\n", "srun: error: Unable to allocate resources"),
+        (
+            "torch.distributed.elastic.RendezvousConnectionError: no\n",
+            "torch.distributed.elastic.RendezvousConnectionError: no Is the port of nodes.endpoint open between the nodes?",
+        ),
     ],
 )
 def test_the_reason_is_the_nodes_own_word_and_not_what_srun_adds(text, why):
@@ -199,3 +204,11 @@ def test_the_drill_holds_the_last_rank_of_the_last_node():
     scenario = node_scenario(plan(nproc_per_node=4))
     assert (scenario.job.nnodes, scenario.job.nproc_per_node) == (2, 4)
     assert (scenario.fault.rank, scenario.expect.culprit) == (7, 7)
+
+
+def test_no_second_pair_where_no_rank_ever_started_and_one_where_some_did():
+    nobody = CanaryRun(world_size=2, exit_code=1, last_line="node-b: no way")
+    assert hopeless("candidate", [nobody]) == (
+        "no rank of the candidate ever started: ranks 0, 1 left no record: node-b: no way"
+    )
+    assert hopeless("candidate", [canary_run(), nobody]) == ""
