@@ -119,7 +119,7 @@ def run_over_nodes(
 ) -> CanaryRun:
     """One canary job with ranks on every node. Raises MachineError, Interrupted."""
     nodes, job = nodes_of(context), _job(context, role, directory, parts)
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)  # what a killed hangdrill left may still be writing there
     launched_ns = time.time_ns()
     command = torchrun_words(
         nodes,

@@ -100,7 +100,7 @@ def run_on_nodes(job: NodesJob, interrupt: Interrupt) -> JobEnd:
     """Run it to its end or its deadline. Raises MachineError when this host cannot start it, Interrupted."""
     run_id = f"nodes-{secrets.token_hex(6)}"
     supervisor = Supervisor(run_id, own_id())
-    lease = LeaseFile(job.directory / "lease")
+    lease = LeaseFile(job.directory / f"lease.{run_id}")  # a new one: an earlier job must not take it for its own
     lease.beat()
     environ = _environ(job, run_id)
     began_s = time.monotonic()

@@ -149,8 +149,8 @@ def test_a_difference_over_nodes_is_found_by_the_same_rule(more_mb, verdict):
         ),
         ("srun: error: Unable to allocate resources\n", "srun: error: Unable to allocate resources"),
         (
-            "torch.distributed.elastic.RendezvousConnectionError: no\n",
-            "torch.distributed.elastic.RendezvousConnectionError: no Is the port of nodes.endpoint open between the nodes?",
+            "RendezvousConnectionError: no\n",
+            "RendezvousConnectionError: no Is the port of nodes.endpoint open between the nodes?",
         ),
     ],
 )
