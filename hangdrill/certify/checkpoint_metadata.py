@@ -5,7 +5,7 @@ file is ever looked up. Which bytes of which file hold which tensor is all that 
 was written: torch 2.15 writes one value more of each tensor, which 2.14.1 and older cannot unpack.
 """
 
-import os
+import io
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +13,14 @@ from typing import Any
 
 import msgspec
 
+from hangdrill.certify.checkpoint_pickle import PickleTrouble, check_pickle
+
 __all__ = ["MetadataError", "Part", "StoredMetadata", "read_metadata"]
 
 MAX_METADATA_BYTES = 1 << 30
+MOST_CHARACTERS = 200
+MOST_NAMES = 1000
+"""Classes and functions that it names; torch's have a dozen."""
 OLD_FORM_VALUES = 5
 """What TensorProperties.__getstate__ returns before torch 2.15."""
 
@@ -73,7 +78,20 @@ class _Stub:
 class _Reader(pickle.Unpickler):
     """Finds nothing: every name is a stub of its own."""
 
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data))
+        self._stubs: dict[tuple[str, str], type[_Stub]] = {}
+
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - pickle's own signature
+        stub = self._stubs.get((module, name))
+        if stub is None:
+            if len(self._stubs) == MOST_NAMES:
+                raise MetadataError(f"it names more than {MOST_NAMES} classes")
+            stub = self._stubs[module, name] = self._stub(module, name)
+        return stub
+
+    @staticmethod
+    def _stub(module: str, name: str) -> type[_Stub]:
         return type(name.rpartition(".")[2] or "unnamed", (_Stub,), {"source": f"{module}.{name}"})
 
 
@@ -92,16 +110,22 @@ def read_metadata(path: Path) -> StoredMetadata:
 
 
 def _unpickled(path: Path) -> object:
-    with path.open("rb") as file:
-        try:
-            return _Reader(file).load()
-        except OSError:
-            raise
-        except Exception as error:  # a damaged pickle can raise nearly anything
-            file.seek(-min(1, path.stat().st_size), os.SEEK_END)
-            if file.read() != pickle.STOP or isinstance(error, EOFError):
-                raise MetadataError("it is cut", is_cut=True) from error
-            raise MetadataError(f"it is no readable pickle: {error}") from error
+    data = path.read_bytes()
+    try:
+        check_pickle(data)
+        return _Reader(data).load()
+    except MetadataError:
+        raise
+    except PickleTrouble as error:
+        why = "it is cut" if error.is_cut else f"it is no readable pickle: {error}"
+        raise MetadataError(why, is_cut=error.is_cut) from error
+    except Exception as error:  # a damaged pickle can raise nearly anything
+        raise MetadataError(f"it is no readable pickle: {_short(error)}") from error
+
+
+def _short(error: Exception) -> str:
+    """A value of the file may be in the text."""
+    return f"{type(error).__name__}: {error}"[:MOST_CHARACTERS]
 
 
 def _part(index: object, info: object) -> Part:
@@ -109,14 +133,14 @@ def _part(index: object, info: object) -> Part:
     if not isinstance(about, dict):
         raise MetadataError("it does not say where a tensor is stored")
     name = index.state.get("fqn", "") if isinstance(index, _Stub) and isinstance(index.state, dict) else ""
+    if not isinstance(name, str):
+        raise MetadataError("the name of a tensor is no text")
     file, offset, length = about.get("relative_path"), about.get("offset"), about.get("length")
     if not isinstance(file, str) or not isinstance(offset, int) or not isinstance(length, int):
         raise MetadataError(f"it does not say where {name or 'a tensor'} is stored")
     if file.startswith("/") or ".." in file.split("/"):
         raise MetadataError(f"it says that {name or 'a tensor'} is stored outside of the checkpoint: {file}")
-    return Part(
-        name=str(name), file=file, offset=offset, length=length, is_plain=not about.get("transform_descriptors")
-    )
+    return Part(name=name, file=file, offset=offset, length=length, is_plain=not about.get("transform_descriptors"))
 
 
 def _form(tensors: dict[Any, Any]) -> str:
