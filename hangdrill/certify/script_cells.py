@@ -50,7 +50,6 @@ class ScriptCell:
     topology = ""
     takes_images = True
     goes_on = True
-    goes_on = True
 
     def __init__(self, plan: CertifyPlan) -> None:
         self._plan = plan

@@ -104,6 +104,7 @@ def _run(
 
     secrets = _readable(sign)  # asked and said now, and not after hours of measuring
     screen = console(stderr=as_json)
+    watcher = PlainWatcher(screen)
     receipt = run_plan(
         loaded,
         out_dir=out_dir,
@@ -112,7 +113,8 @@ def _run(
         clock=utc_now,
         resume=resume,
         only=only,
-        watcher=PlainWatcher(screen),
+        watcher=watcher,
+        listener=watcher,
     )
     out, key_id = Out(out_dir), ""
     out.envelope.unlink(missing_ok=True)  # of an earlier run: it says something else

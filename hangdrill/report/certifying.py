@@ -13,6 +13,7 @@ from rich.text import Text
 from hangdrill.checks.words import count_text
 from hangdrill.model.certification import DryRun, ReceiptComparison, Verification
 from hangdrill.model.receipt import CellRecord, Line, Receipt, StackRecord
+from hangdrill.model.run import DrillResult
 from hangdrill.model.verdict import Verdict
 from hangdrill.report.cells import cell
 from hangdrill.report.style import verdict_text
@@ -20,15 +21,19 @@ from hangdrill.report.style import verdict_text
 __all__ = ["PlainWatcher", "duration_text", "print_comparison", "print_dry_run", "print_receipt", "print_verification"]
 
 MOST_NUMBERS = 30
+QUIET_S = 10.0
+"""A cell that takes minutes says where it is, and no more often than this."""
+TOLD_PHASES = ("canary", "checkpoint")
+"""A drill takes seconds, and has many phases: they are not told."""
 
 
 class PlainWatcher:
-    """A line for each stack and each cell, with the time since the beginning."""
+    """A line for each stack and each cell, with the time since the beginning; and, as a listener, where a cell is."""
 
     def __init__(self, console: Console, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._clock_s = clock_s
-        self._began_s = clock_s()
+        self._began_s = self._said_s = clock_s()
 
     def stack(self, stack: StackRecord) -> None:
         """Its torch, or why there is none."""
@@ -46,8 +51,23 @@ class PlainWatcher:
         text = ", ".join(f"{counts[one]} {one.value}" for one in Verdict if counts[one])
         self._say(Text("  "), verdict_text(record.verdict), cell(f"  {_ended_text(record)}: {text}"))
 
+    def phase(self, name: str, detail: str = "") -> None:
+        """ "pair 3 of 8, baseline", when nothing was said for a while."""
+        if name in TOLD_PHASES and self._clock_s() - self._said_s >= QUIET_S:
+            self._say(cell(f"  {detail}", "dim"))
+
+    def rank(self, rank: int, state: str, detail: str = "") -> None:
+        """Not told."""
+
+    def note(self, text: str) -> None:
+        """Not told: the drill's own record has it."""
+
+    def finished(self, result: DrillResult, run_dir: Path) -> None:
+        """Not told: the cell's end is."""
+
     def _say(self, *parts: Text) -> None:
-        self._console.print(Text.assemble(f"{self._clock_s() - self._began_s:7.1f} s  ", *parts))
+        self._said_s = self._clock_s()
+        self._console.print(Text.assemble(f"{self._said_s - self._began_s:7.1f} s  ", *parts))
 
 
 def _ended_text(record: CellRecord) -> str:
