@@ -21,9 +21,13 @@ __all__ = ["certify", "passphrase", "utc_now"]
 PASSPHRASE_VARIABLE = "HANGDRILL_KEY_PASSPHRASE"
 
 
-@click.command()
+@click.command(short_help="Certify an upgrade: two stacks measured, and a receipt.")
 @click.argument("plan", type=click.Path(path_type=Path, dir_okay=False), metavar="PLAN.toml")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Where everything goes.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where everything goes.  [default: hangdrill-runs/TIME]",
+)
 @click.option("--resume", is_flag=True, help="Go on in --out: cells that have ended there are not run again.")
 @click.option("--only", multiple=True, metavar="PATTERN", help="Run these cells alone: canary, 'canary/dp/*'.")
 @click.option("--dry-run", is_flag=True, help="Print the matrix and how long it will take; start nothing.")

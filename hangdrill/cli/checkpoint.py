@@ -21,16 +21,20 @@ PROBE_DEADLINE_S = 60.0
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.group()
+@click.group(short_help="Which stack restores whose checkpoints? Is one whole?")
 def checkpoint() -> None:
     """Checkpoints and versions: which stack restores whose, and whether a checkpoint is whole."""
 
 
 @checkpoint.command()
 @click.argument("pythons", nargs=-1, required=True, metavar="[NAME=]PYTHON...")
-@click.option("--out", type=FOLDER, help="Where checkpoints, notes and logs go.")
-@click.option("--layout", "layouts", multiple=True, type=click.Choice(["plain", "fsdp2"]), help="[default: both]")
-@click.option("--mode", "modes", multiple=True, type=click.Choice(["sync", "async"]), help="[default: both]")
+@click.option("--out", type=FOLDER, help="Where checkpoints, notes and logs go.  [default: hangdrill-runs/TIME]")
+@click.option(
+    "--layout", "layouts", multiple=True, type=click.Choice(["plain", "fsdp2"]), help="plain is DDP.  [default: both]"
+)
+@click.option(
+    "--mode", "modes", multiple=True, type=click.Choice(["sync", "async"]), help="How to save.  [default: both]"
+)
 @click.option("--save", default="", metavar="COMMAND", help="Also your own script: saves to {checkpoint}.")
 @click.option("--restore", default="", metavar="COMMAND", help="Restores from {checkpoint}.")
 @click.option("--nproc", type=click.IntRange(min=1), default=2, show_default=True, help="Ranks.")

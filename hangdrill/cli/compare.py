@@ -11,7 +11,7 @@ __all__ = ["compare"]
 FILE = click.Path(path_type=Path, dir_okay=True)
 
 
-@click.command()
+@click.command(short_help="Compare two receipts.")
 @click.argument("before", type=FILE, metavar="BEFORE")
 @click.argument("after", type=FILE, metavar="AFTER")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, hangdrill.receipt-comparison/1.")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["deliver"]
 
 
-@click.command()
+@click.command(short_help="Deliver what an evidence directory holds to a URL.")
 @click.argument("directory", metavar="EVIDENCE|RUN", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("url", required=False)
 @click.option("--job", default="", help="The job's name, where no earlier delivery has given one.")

@@ -81,7 +81,7 @@ def diagnose(
     return int(found.verdict.exit_code)
 
 
-@click.command()
+@click.command(short_help="Watch ranks, and pull their evidence at a hang.")
 @click.option("--sockets", required=True, type=FOLDER, help="Directory of the ranks' control-plane sockets.")
 @click.option("--to", required=True, type=FOLDER, help="Where the evidence goes; its parent must exist.")
 @click.option("--control", type=FOLDER, help="The agents' control directory, of a job under hangdrill.rank.")

@@ -12,7 +12,7 @@ from hangdrill.cli.output import console, print_json, write_file
 __all__ = ["keygen", "sign", "verify"]
 
 
-@click.command()
+@click.command(short_help="Make a key pair, to sign and to verify receipts.")
 @click.argument(
     "private", type=click.Path(path_type=Path, dir_okay=False), default="hangdrill-key.pem", metavar="[FILE]"
 )
@@ -43,7 +43,7 @@ def _new_passphrase() -> bytes:
     return str(text).encode()
 
 
-@click.command()
+@click.command(short_help="Add your signature to a signed receipt.")
 @click.argument("receipt", type=click.Path(path_type=Path, dir_okay=False), metavar="RECEIPT")
 @click.option(
     "--key",

@@ -16,7 +16,7 @@ LEAST_TITLE = 20
 """With fewer columns than these for a title, nothing is wrapped."""
 
 
-@click.command("list")
+@click.command("list", short_help="List scenarios.")
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON list.")
 def list_command(scenarios: tuple[str, ...], *, as_json: bool) -> None:
@@ -40,7 +40,7 @@ def _folded(head: str, text: str, columns: int | None) -> str:
     return textwrap.fill(text, columns, initial_indent=head, subsequent_indent=" " * len(head))
 
 
-@click.command()
+@click.command(short_help="Show exactly what a drill would do; nothing is started.")
 @click.argument("name", metavar="SCENARIO")
 @click.option("--python", help="Python of the ranks; default: the one that runs hangdrill.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as one JSON object.")

@@ -13,7 +13,7 @@ __all__ = ["manifest"]
 MOUNT_PATH = "/hangdrill-runs"
 
 
-@click.command()
+@click.command(short_help="Print what a drill would apply to a Kubernetes cluster.")
 @click.argument("scenario", required=False, metavar="[SCENARIO]")
 @click.option(
     "--check",

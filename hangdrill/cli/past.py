@@ -28,7 +28,7 @@ def check(runs: tuple[Path, ...], *, as_json: bool) -> int:
     return int(summary.verdict.exit_code)
 
 
-@click.command()
+@click.command(short_help="End what drills of this user left behind.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be ended and removed.")
 def clean(*, dry_run: bool) -> None:
     """End what drills of this user left behind after their controller was killed: ranks, sockets, locks."""

@@ -26,7 +26,7 @@ class PreflightCommand(click.Command):
         return super().parse_args(ctx, args[:cut])
 
 
-@click.command(cls=PreflightCommand)
+@click.command(cls=PreflightCommand, short_help="Would this environment leave evidence? Nothing is started.")
 @click.argument("scenario", required=False, metavar="[SCENARIO | -- COMMAND...]")
 @click.option("--python", help="Python of the ranks; default: HANGDRILL_PYTHON, or this one.")
 @click.option(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["retention"]
 
 
-@click.command()
+@click.command(short_help="Say what is kept how long, and what would delete it.")
 @click.argument("what", metavar="RUN|URL|DIRECTORY|SCENARIO")
 @click.option("--keep-days", type=click.FloatRange(min=0, min_open=True), help="The promise; default: the scenario's.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")

@@ -36,7 +36,11 @@ class RunCommand(click.Command):
 
 @click.command(cls=RunCommand)
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]... [-- SCRIPT_ARGS...]")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Where results go.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where results go.  [default: hangdrill-runs/TIME]",
+)
 @click.option("-j", "--jobs", type=NUMBER, default=1, show_default=True, help="Drills at the same time.")
 @click.option("--resume", is_flag=True, help="Leave out the drills that have a result in --out already.")
 @click.option("--python", help="Python of the ranks; default: HANGDRILL_PYTHON, or this one.")

@@ -10,7 +10,7 @@ from hangdrill.cli.output import console, print_json, python_of
 __all__ = ["stack"]
 
 
-@click.command()
+@click.command(short_help="Print the fingerprint of a software environment.")
 @click.argument("python", required=False, metavar="[PYTHON]")
 @click.option("--image", help="The stack is this container image; PYTHON is then in it.  [default there: python3]")
 @click.option("--mount", "mounts", multiple=True, metavar="SOURCE:TARGET[:ro]", help="For an image; may be repeated.")

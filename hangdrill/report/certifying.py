@@ -67,7 +67,13 @@ class PlainWatcher:
 
     def _say(self, *parts: Text) -> None:
         self._said_s = self._clock_s()
-        self._console.print(Text.assemble(f"{self._said_s - self._began_s:7.1f} s  ", *parts))
+        when, text = f"{self._said_s - self._began_s:7.1f} s", Text.assemble(*parts)
+        if self._console.soft_wrap:
+            self._console.print(Text.assemble(when, "  ", text))
+            return
+        row = Table.grid(padding=(0, 2))
+        row.add_row(when, text)
+        self._console.print(row)
 
 
 def _ended_text(record: CellRecord) -> str:

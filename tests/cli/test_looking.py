@@ -19,6 +19,10 @@ def test_list_shows_every_shipped_scenario_with_its_title(capsys: pytest.Capture
     assert "DDP: one rank of four is held" in text
 
 
+def test_the_list_of_commands_cuts_no_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "..." not in out(capsys, "--help").split("Commands:")[1]
+
+
 def test_list_json_is_names_paths_and_titles(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(out(capsys, "list", "quick", "--json"))
     assert {"name", "path", "title"} == set(found[0])
