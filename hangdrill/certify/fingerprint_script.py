@@ -13,7 +13,7 @@ from hangdrill.launchers.agent_path import rank_package
 __all__ = ["BOOT", "Answer", "answer_of", "sources"]
 
 MARK = "hangdrill.fingerprint "
-PARTS = ("packages", "changed", "torch_files", "machine", "elf", "extensions", "main")
+PARTS = ("packages", "added", "changed", "torch_files", "machine", "elf", "extensions", "main")
 HOME = "hangdrill.rank.fingerprint"
 
 BOOT = """

@@ -49,6 +49,8 @@ def _wheel(stack: Stack) -> Line:
     if found.changed_files:
         detail = f"{found.wheel}; changed since: {', '.join(found.changed_files)}"
         hint = f"install it again, or build a wheel with the change: {stack.python} -m pip install --force-reinstall"
+        if any(file.endswith("(added)") for file in found.changed_files):
+            hint += "; remove what was added by hand"
         return _line((line, Item.WHEEL), FAIL, claim, detail, hint)
     return _line((line, Item.WHEEL), PASS, claim, f"{found.wheel}, {_build_text(found)}")
 

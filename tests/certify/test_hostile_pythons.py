@@ -67,7 +67,7 @@ def test_a_python_whose_asker_was_killed_ends_by_itself(tmp_path: Path) -> None:
     (torch / "__init__.py").write_text(f"{says}\n__import__('threading').Event().wait()\n")
     (torch / "version.py").write_text("__version__ = '2.15.0'\n")
     script = (
-        "import os, sys; from hangdrill.certify.fingerprints import ask; ask(sys.executable, os.environ, deadline_s=2)"
+        "import os, sys; from hangdrill.certify.fingerprints import ask; ask(sys.executable, os.environ, deadline_s=9)"
     )
     asker = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"})
     started = Waiter().until(lambda: read_pid(tmp_path / "pid"), deadline_s=60)

@@ -1,5 +1,6 @@
 """Files that are not what their package installed: gone, of another size or, where a package matters most, of another
-hash. RECORD says what was installed; a package without one, or an editable one, has nothing to compare with."""
+hash or added to it. RECORD says what was installed; a package without one, or an editable one, has nothing to compare
+with."""
 
 import base64
 import hashlib
@@ -8,11 +9,13 @@ from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
 
+from hangdrill.rank.fingerprint.added import added_files
 from hangdrill.rank.fingerprint.packages import UNSTABLE, normalised, recorded_files
 
 __all__ = ["changes", "matters"]
 
 SMALL_BYTES = 65536
+ADDED = "added"
 MOST_NAMED = 20
 KERNELS = ("torch", "triton", "pytorch-triton", "nvidia-nccl", "rccl")
 
@@ -56,12 +59,15 @@ def _changed(dist: metadata.Distribution, *, by_hash: bool) -> list[tuple[str, s
         try:
             now = os.stat(file).st_size  # noqa: PTH116 - tens of thousands of files
             differs = size.isdigit() and now != int(size)
-            if not differs and by_hash and (path.endswith(".py") or now <= SMALL_BYTES):
+            small = by_hash and (path.endswith(".py") or now <= SMALL_BYTES)
+            if not differs and (small or path.endswith(".pth")):  # which runs at every start
                 differs = not _same(file, digest)
             if differs:
                 found.append((path, _hash(file)))
         except OSError as error:
             found.append((path, error.strerror or "cannot be read"))
+    if by_hash:
+        found += [(f"{path} ({ADDED})", now) for path, now in added_files(dist)]
     return found
 
 

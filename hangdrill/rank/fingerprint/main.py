@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hangdrill.rank.fingerprint.added import added_packages
 from hangdrill.rank.fingerprint.changed import changes
 from hangdrill.rank.fingerprint.extensions import extensions, try_to_load
 from hangdrill.rank.fingerprint.machine import environment, machine
@@ -35,6 +36,7 @@ def main() -> None:
     facts.update(files)
     facts.update(changed.pop("torch", {}))
     installed = [{**one, **changed.get(one["name"], {})} for one in packages()]
+    installed += added_packages()
     facts.update(
         executable=sys.executable,
         prefix=sys.prefix,
