@@ -48,6 +48,8 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     began: datetime
     ended: datetime
     ring_before: RingBefore = RingBefore()
+    unchanged: tuple[Line, ...] = ()
+    """Whether each stack was at the end what it was at the beginning."""
 
 
 def receipt_of(made: Made, results: Sequence[CellResult], *, resumed: Set[str] = frozenset(), out_dir: Path) -> Receipt:
@@ -58,6 +60,7 @@ def receipt_of(made: Made, results: Sequence[CellResult], *, resumed: Set[str] =
     controls = tuple(control for result in results for control in result.controls)
     lines = (
         *stack_lines(plan, baseline, candidate),
+        *made.unchanged,
         *accepted((line for result in results for line in result.lines), differences, plan.declared),
         cells_line(results),
         controls_line(controls),

@@ -4,7 +4,8 @@
  2. fingerprints  of every stack that the plan names; a stack that is missing is no reason to stop
  3. ring          it opens only with a valid receipt of the one before
  4. cells         one after the other; each result is a file as soon as the cell has ended
- 5. receipt       from the fingerprints and the cells' results: lines, differences, verdict
+ 5. fingerprints  once more: a stack that changed meanwhile was not measured
+ 6. receipt       from the fingerprints and the cells' results: lines, differences, verdict
 
 With `resume`, a cell that has ended is not run again, as long as the plan and its stacks are the same (`key_of`); one
 that was interrupted goes on after its last pair, save or restore, if it can (`GoesOn`).
@@ -29,11 +30,13 @@ from hangdrill.certify.rings import open_ring
 from hangdrill.certify.running import blocked_by, key_of, left_out, run_cell
 from hangdrill.certify.selection import chosen
 from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
+from hangdrill.certify.unchanged import unchanged_lines
 from hangdrill.drill.layout import write_json
 from hangdrill.drill.waiting import Interrupt, handling_signals
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.errors import Interrupted, MachineError
 from hangdrill.model.receipt import CellRecord, Line, Receipt, StackRecord
+from hangdrill.model.verdict import Verdict
 from hangdrill.report.progress import Listener, NoopListener
 
 __all__ = ["NoopWatcher", "Watcher", "certify"]
@@ -100,6 +103,7 @@ def certify(
             results = [
                 run.take_or_run(cell, at, len(every), selected=cell.id in selected) for at, cell in enumerate(every, 1)
             ]
+            unchanged = run.look_again(results, lambda: read_stacks(loaded, environ, interrupt, NoopWatcher()))
         except OSError as error:
             what = f"the system refused: {error.strerror or error}"
             hint = f"mend it; the same command with --resume --out {out_dir} goes on"
@@ -107,7 +111,15 @@ def certify(
         except Interrupted as error:
             hint = f"the same command with --resume --out {out_dir} goes on"
             raise Interrupted(error.what, next_step=hint) from error
-        made = Made(loaded=loaded, stacks=stacks, who=who, began=began, ended=clock(), ring_before=before)
+        made = Made(
+            loaded=loaded,
+            stacks=stacks,
+            who=who,
+            began=began,
+            ended=clock(),
+            ring_before=before,
+            unchanged=unchanged,
+        )
         receipt = receipt_of(made, results, resumed=run.resumed, out_dir=out.root)
         write_json(out.receipt, receipt)
     return receipt
@@ -168,6 +180,15 @@ class _Run(msgspec.Struct, frozen=True):
             self.out.end(cell.id)
         self.watcher.ended(cell_record(result), result.lines)
         return result
+
+    def look_again(self, results: list[CellResult], read: Callable[[], Mapping[str, Stack]]) -> tuple[Line, ...]:
+        """A line for each stack. Where one changed, what was measured in this run is not taken by a later one."""
+        fresh = [one for one in results if one.ran and one.id not in self.resumed]
+        lines = unchanged_lines(self.stacks, results, read if fresh else None)
+        if any(line.verdict is Verdict.FAIL for line in lines):
+            for one in fresh:
+                self.out.write_result(msgspec.structs.replace(one, key=""))
+        return lines
 
     def _run(self, cell: Cell, key: str) -> CellResult:
         blocked = blocked_by(cell, self.stacks, self.environ)
