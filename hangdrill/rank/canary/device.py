@@ -1,16 +1,13 @@
 """The device of a rank: how it is bound, and how much memory the rank holds there."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from hangdrill.rank.accelerator import bind, device_of
+from hangdrill.rank.canary.host_memory import host_bytes, host_peak_bytes
 
 __all__ = ["choose_device", "held_bytes", "peak_bytes", "start_context", "synchronize"]
-
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def choose_device(backend: str, how: str, local_rank: int) -> Any:
@@ -36,20 +33,15 @@ def synchronize(device: Any) -> None:
 
 
 def held_bytes(device: Any) -> int:
-    """Memory in use: of the whole GPU, whoever holds it; of this process where there is no GPU."""
+    """Memory in use: of the whole GPU, whoever holds it; of this process, without mapped files, elsewhere."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         return int(total - free)
     if device.type == "cpu":
-        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+        return host_bytes()
     return int(getattr(torch, device.type).memory_reserved(device))
 
 
 def peak_bytes(device: Any) -> int:
     """The most that was in use. torch keeps what it once had, so on a GPU that is what it holds at the end."""
-    if device.type != "cpu":
-        return held_bytes(device)
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return held_bytes(device)
+    return host_peak_bytes() if device.type == "cpu" else held_bytes(device)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from hangdrill.rank.canary.host_memory import host_peak_bytes
 from hangdrill.rank.canary.record import Record
 from hangdrill.rank.record import Record as Counts
 from hangdrill.rank.target import TargetError, parse_target
@@ -81,6 +82,8 @@ class Watch:
         """Write what is known so far."""
         groups = self._book.groups if self._book is not None else []
         pairs = [self._counts.counts(group.slot) for group in groups]
+        if self._book is not None and self._book.notes:  # more groups than it has room for
+            self._record.failed["count"] = self._book.notes[0]
         if "count" not in self._record.failed:
             self._record.measures["collectives"] = float(sum(collectives for collectives, _ in pairs))
             self._record.measures["p2p"] = float(sum(p2p for _, p2p in pairs))
@@ -146,11 +149,8 @@ class _AfterImport(MetaPathFinder):
 
 
 def _peaks() -> dict[str, float]:
-    """Of the process, as the kernel counts it; of its GPUs, what torch's allocator held at most."""
-    found: dict[str, float] = {}
-    for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
-        if line.startswith("VmHWM:"):
-            found["host_peak_bytes"] = float(int(line.split()[1]) * 1024)
+    """Of the process, without mapped files; of its GPUs, what torch's allocator held at most."""
+    found = {"host_peak_bytes": float(host_peak_bytes())}
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is not None and cuda.is_initialized():
         found["gpu_peak_bytes"] = float(sum(cuda.max_memory_reserved(index) for index in range(cuda.device_count())))
