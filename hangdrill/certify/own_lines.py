@@ -15,6 +15,7 @@ __all__ = ["CELLS_LINE", "CONTROLS_LINE", "cells_line", "controls_line", "differ
 CELLS_LINE = "certification/cells"
 CONTROLS_LINE = "certification/controls"
 MOST_NAMED = 5
+HANGDRILL = "package:hangdrill"
 
 
 def cells_line(results: Sequence[CellResult]) -> Line:
@@ -65,6 +66,8 @@ def differences_line(differences: Sequence[Difference], baseline: Stack, candida
         verdict = Verdict.FAIL
         detail = f"{len(undeclared)} of {len(differences)} are not declared: {named(undeclared)}"
         mend = "make the stacks alike, or name what is meant to differ in the plan's `declared`"
+        if HANGDRILL in undeclared:
+            mend = f"hangdrill is installed in one of the stacks: certify an environment without it; then, {mend}"
     elif missing is not None:
         verdict, detail, mend = Verdict.UNKNOWN, missing.missing, missing.next_step
     return Line(id=STACK_LINE, item=Item.DIFFERENCES, verdict=verdict, claim=claim, detail=detail, mend=mend)

@@ -40,11 +40,16 @@ def verify_receipt(
 ) -> Verification:
     """Ask everything. keys: all of them must have signed, or `threshold` of them. python: of the candidate, when it is
     not where the receipt says. UsageError: no such file."""
+    data = read_bytes(file)
     try:
-        statement = open_envelope(read_bytes(file), *keys, threshold=threshold)
+        statement = open_envelope(data, *keys, threshold=threshold)
     except SignatureProblem as problem:
+        detail = str(problem)
         hint = "ask for the receipt and the key again, from whoever made them; trust nothing in this one"
-        answer = Answer(question="signature", verdict=Verdict.FAIL, detail=str(problem), mend=hint)
+        if _is_unsigned(data):
+            detail = "this receipt has no signature"
+            hint = "name the signed one, receipt.dsse.json; `hangdrill certify --sign` makes it"
+        answer = Answer(question="signature", verdict=Verdict.FAIL, detail=detail, mend=hint)
         return Verification(file=str(file), verdict=Verdict.FAIL, answers=(answer,))
     receipt = statement.predicate
     which = "the given key" if len(keys) == 1 else f"{threshold or 'all'} of the {len(keys)} given keys"
@@ -57,6 +62,18 @@ def verify_receipt(
     ]
     verdict = merge(answer.verdict for answer in answers)
     return Verification(file=str(file), verdict=verdict, answers=tuple(answers), receipt=receipt)
+
+
+def _is_unsigned(data: bytes) -> bool:
+    """Whether it says of itself that it is a bare receipt, such as receipt.json."""
+    try:
+        return msgspec.json.decode(data, type=_Named).schema == "hangdrill.receipt/1"
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+class _Named(msgspec.Struct):
+    schema: str = ""
 
 
 def read_bytes(file: Path) -> bytes:

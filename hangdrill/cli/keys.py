@@ -44,7 +44,7 @@ def _new_passphrase() -> bytes:
 
 
 @click.command(short_help="Add your signature to a signed receipt.")
-@click.argument("receipt", type=click.Path(path_type=Path, dir_okay=False), metavar="RECEIPT")
+@click.argument("receipt", type=click.Path(path_type=Path), metavar="RECEIPT")
 @click.option(
     "--key",
     required=True,
@@ -52,7 +52,7 @@ def _new_passphrase() -> bytes:
     help="Your private key, of `hangdrill keygen`.",
 )
 def sign(receipt: Path, *, key: Path) -> None:
-    """Add your signature to a signed receipt (OUT/receipt.dsse.json): read its page, and verify it, before.
+    """Add your signature to a signed receipt (OUT/receipt.dsse.json, or OUT): read its page, and verify it, before.
 
     The signatures that are there stay. A checklist beside it is written again, with the ids of all keys.
     """
@@ -62,6 +62,7 @@ def sign(receipt: Path, *, key: Path) -> None:
     from hangdrill.model.errors import UsageError
     from hangdrill.report.checklist import checklist_html, checklist_markdown
 
+    receipt = _signed_in(receipt)
     try:
         envelope = add_signature(read_bytes(receipt), key, passphrase=lambda: passphrase(key))
     except SignatureProblem as problem:
@@ -77,7 +78,7 @@ def sign(receipt: Path, *, key: Path) -> None:
 
 
 @click.command()
-@click.argument("receipt", type=click.Path(path_type=Path, dir_okay=False), metavar="RECEIPT")
+@click.argument("receipt", type=click.Path(path_type=Path), metavar="RECEIPT")
 @click.option(
     "--key",
     "keys",
@@ -103,7 +104,7 @@ def verify(
     at: str | None,
     as_json: bool,
 ) -> int:
-    """Is a signed receipt (OUT/receipt.dsse.json) still good?
+    """Is a signed receipt (OUT/receipt.dsse.json, or OUT) still good?
 
     It is not when a byte of it was changed, a key did not sign it, its date is over, its stack has changed, a file of
     its evidence has changed, or its verdict is not PASS.
@@ -114,7 +115,7 @@ def verify(
 
     with Interrupt() as interrupt, handling_signals(interrupt):
         found = verify_receipt(
-            receipt,
+            _signed_in(receipt),
             keys,
             threshold=threshold,
             now=_at(at),
@@ -128,6 +129,19 @@ def verify(
     else:
         print_verification(console(), found)
     return int(found.verdict.exit_code)
+
+
+def _signed_in(receipt: Path) -> Path:
+    """The file; of a certification's directory, the signed receipt in it."""
+    from hangdrill.model.errors import UsageError
+
+    if not receipt.is_dir():
+        return receipt
+    file = receipt / "receipt.dsse.json"
+    if not file.is_file():
+        hint = "`hangdrill certify PLAN.toml --resume --out DIRECTORY --sign KEY` signs what is measured already"
+        raise UsageError("there is no signed receipt in it (receipt.dsse.json)", where=str(receipt), next_step=hint)
+    return file
 
 
 def _at(text: str | None) -> datetime:

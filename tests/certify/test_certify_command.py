@@ -108,6 +108,26 @@ def test_verify_ends_with_the_verdict(tmp_path: Path, verdict: Verdict, capsys: 
     assert verdict.value.upper() in capsys.readouterr().out
 
 
+def test_verify_and_sign_take_the_directory_and_say_what_an_unsigned_receipt_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for key in ("k", "l"):
+        run_command(["keygen", str(tmp_path / key)])
+    words = ["--key", str(tmp_path / "k.pub"), "--no-stack", "--at", "2026-12-01"]
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "receipt.json").write_bytes(msgspec.json.encode(receipt(verdict=Verdict.PASS)))
+    assert run_command(["verify", str(out), *words]) == 64
+    assert "no signed receipt in it" in capsys.readouterr().err
+    assert run_command(["verify", str(out / "receipt.json"), *words]) == 1
+    assert "this receipt has no signature" in capsys.readouterr().out
+    signed = sign_receipt(receipt(verdict=Verdict.PASS), tmp_path / "k", passphrase=lambda: None)
+    (out / "receipt.dsse.json").write_bytes(signed)
+    assert run_command(["verify", str(out), *words]) == 0
+    assert run_command(["sign", str(out), "--key", str(tmp_path / "l")]) == 0
+    assert run_command(["verify", str(out), *words, "--key", str(tmp_path / "l.pub")]) == 0
+
+
 def test_a_second_person_signs_the_receipt_and_verify_wants_both(
     plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
