@@ -158,10 +158,10 @@ def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
     exit_code = None
     try:
         exit_code = Waiter(interrupt).until(started.poll, deadline_s=job.deadline_s)
+        took_s = time.monotonic() - began_s  # what it left behind, and how that is ended, is no part of it
     finally:
         ended = supervisor.end(ENDING)
         Waiter().until(started.poll, deadline_s=ENDING.kill_s)  # reap it
-        took_s = time.monotonic() - began_s
         started.remove()
         started.close()
         shutil.rmtree(_torchrun_logs(job), ignore_errors=True)

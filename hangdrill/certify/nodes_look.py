@@ -12,7 +12,7 @@ from hangdrill.certify.nodes_job import FACTS_WORD, UNSHARED, NodesJob, log_of, 
 from hangdrill.model.certify_plan import NodesPlan
 from hangdrill.model.errors import InternalError, MachineError
 
-__all__ = ["NodeFacts", "look_at_nodes", "named_of", "nodes_of"]
+__all__ = ["NodeFacts", "facts_in", "look_at_nodes", "named_of", "nodes_of"]
 
 LOOK_S = 120.0
 MEND = {
@@ -61,7 +61,7 @@ def look_at_nodes(context: CellContext, stack: str, *, agent_path: Path) -> tupl
         what = end.last_line or "no output"
         what = f"a node cannot take part: {what}" if end.exit_code is not None else f"no answer of the nodes: {what}"
         raise MachineError(what, where=stack, next_step=_mend(what, nodes))
-    found = _facts(directory)
+    found = facts_in(directory)
     problem = _problem(found, nodes, count)
     if problem:
         raise MachineError(problem[0], where=problem[1], next_step=problem[2])
@@ -73,14 +73,23 @@ def named_of(context: CellContext, stack: str) -> tuple[str, ...]:
     return (*context.plan.workload.env, *context.stacks[stack].env)
 
 
-def _facts(directory: Path) -> tuple[NodeFacts, ...]:
+def facts_in(directory: Path) -> tuple[NodeFacts, ...]:
+    """What the nodes' outputs say of them. MachineError when one of them is cut, or mixed with another's."""
     found = []
     for log in sorted(directory.glob(f"{log_of(directory, 0).stem}*.log")):
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
             _, word, text = line.partition(FACTS_WORD)
             if word:
-                found.append(msgspec.json.decode(text, type=NodeFacts))
+                found.append(_one_of(text))
     return tuple(found)
+
+
+def _one_of(text: str) -> NodeFacts:
+    try:
+        return msgspec.json.decode(text, type=NodeFacts)
+    except (msgspec.DecodeError, RecursionError) as error:
+        hint = "let the output of each node through as it is, line by line"
+        raise MachineError(f"a node's answer is garbled: {text[:80]!r}", where="nodes.run", next_step=hint) from error
 
 
 def _problem(found: tuple[NodeFacts, ...], nodes: NodesPlan, count: int) -> tuple[str, str, str] | None:

@@ -15,10 +15,12 @@ from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
 from hangdrill.certify.compare_samples import Rule
 from hangdrill.certify.drills import IMPORT_S, WITHIN_S, drill_on, line_of_drill
 from hangdrill.certify.measures import limit_of
+from hangdrill.certify.running import key_of
 from hangdrill.certify.script_jobs import arguments_of, placement_of, run_script_pairs, seed_variables
 from hangdrill.certify.script_lines import ends_line, measured_of_script, same_work_line, with_note
 from hangdrill.certify.stacks import CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Topology
+from hangdrill.model.errors import MachineError
 from hangdrill.model.receipt import EvidenceFile, Item
 from hangdrill.model.scenario import Before, Expect, Fault, FaultKind, Job, Recorder, Scenario, Trigger
 from hangdrill.model.verdict import Verdict
@@ -52,7 +54,7 @@ class ScriptCell:
     goes_on = True
 
     def __init__(self, plan: CertifyPlan) -> None:
-        self._plan = plan
+        self._plan, self._script = plan, plan.workload.script
         self._chosen, self._left_out = chosen_of(measured_of_script(), plan)
         self._run_s = min(SCRIPT_S, plan.workload.deadline_s)
         self.title = f"your script on both stacks, pair by pair ({self._run_s:g} s a run is a guess)"
@@ -82,8 +84,12 @@ class ScriptCell:
         return 2 * self._plan.workload.pairs * self._run_s
 
     def run(self, context: CellContext) -> CellResult:
-        """All pairs."""
+        """All pairs. Raises MachineError when the script was edited meanwhile: its runs are of two workloads then."""
+        began_with = key_of(self, self._plan, context.stacks)
         runs = run_script_pairs(context)
+        if key_of(self, self._plan, context.stacks) != began_with:
+            hint = "let nothing change it meanwhile, and add --resume"
+            raise MachineError("your script was changed while it was measured", where=str(self._script), next_step=hint)
         return self.judge(runs, evidence_of(context, runs), placement=placement_of(context.stacks))
 
     def judge(self, runs: PairRuns, files: tuple[EvidenceFile, ...], *, placement: str = "auto") -> CellResult:

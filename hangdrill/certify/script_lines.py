@@ -83,7 +83,7 @@ def same_work_line(
     for role, good in ended.items():
         counts = [_counts(run) for run in good]
         if not counts or None in counts:
-            why = "a rank left no count of its operations" if counts else "no run of the script ended well"
+            why = _uncounted(good) if counts else "no run of the script ended well"
             return msgspec.structs.replace(line, detail=f"{role}: {why}", mend=LOGS), None
         different = sorted({one for one in counts if one is not None})
         if len(different) > 1:
@@ -135,11 +135,21 @@ def _why(run: CanaryRun) -> str:
 
 
 def _counts(run: CanaryRun) -> Counts | None:
-    """None when a rank left none."""
+    """None when a rank left none, or one that is not of its whole run."""
     records = run.of_attempt()
-    if run.missing() or any("collectives" not in record.measures for record in records.values()):
+    if run.missing() or any("collectives" not in record.measures or record.doing for record in records.values()):
         return None
     return tuple(tuple(int(records[rank].measures.get(word, 0)) for word, _ in WORDS) for rank in sorted(records))
+
+
+def _uncounted(runs: Sequence[CanaryRun]) -> str:
+    """Why one of them has no whole count."""
+    for record in (record for run in runs for record in run.ranks):
+        if "count" in record.failed:
+            return f"rank {record.rank} could not be counted: {record.failed['count']}"
+        if record.doing:
+            return f"rank {record.rank} ended by a way that Python does not see (exec, _exit): its count is cut short"
+    return "a rank left no count of its operations"
 
 
 def _hooked(run: CanaryRun) -> bool:

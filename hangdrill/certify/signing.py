@@ -93,6 +93,8 @@ def open_envelope(data: bytes, *public: Path, threshold: int | None = None) -> S
     """
     need_library()
     keys = {key.keyid: key for key in map(read_public, public)}
+    if len(keys) < len(public):  # else one person's signature would pass for that of two
+        raise UsageError("the same key twice is one signature", where="--key", next_step="name different keys")
     wanted = _checked_threshold(threshold, len(keys))
     envelope = _decode(data)
     signed = [key for key in keys.values() if key.keyid in envelope.signatures]

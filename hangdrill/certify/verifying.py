@@ -20,7 +20,7 @@ from hangdrill.model.fingerprint import Change, changes
 from hangdrill.model.receipt import EvidenceFile, Receipt, StackRecord
 from hangdrill.model.verdict import Verdict, merge
 
-__all__ = ["read_bytes", "verify_receipt"]
+__all__ = ["has_expired", "read_bytes", "verify_receipt"]
 
 MOST_NAMED = 5
 MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -87,6 +87,12 @@ def read_bytes(file: Path) -> bytes:
         raise UsageError(f"cannot read the receipt: {error.strerror}", where=str(file)) from error
 
 
+def has_expired(receipt: Receipt, now: datetime) -> bool:
+    """Whether `verify` refuses it for its last day."""
+    until = _time(receipt.valid_until)
+    return until is None or now >= until
+
+
 def _dates(receipt: Receipt, now: datetime) -> Answer:
     made, until = _time(receipt.made_at), _time(receipt.valid_until)
     verdict, mend = Verdict.PASS, ""
@@ -94,7 +100,7 @@ def _dates(receipt: Receipt, now: datetime) -> Answer:
     if made is None or until is None:
         verdict, mend = Verdict.FAIL, "make the certification again"
         detail = f"made {receipt.made_at!r}, valid until {receipt.valid_until!r}: these are no times"
-    elif now >= until:
+    elif has_expired(receipt, now):
         verdict, mend = Verdict.FAIL, "make the certification again"
         detail = f"it expired {receipt.valid_until}"
     elif now < made:

@@ -57,8 +57,8 @@ def sign(receipt: Path, *, key: Path) -> None:
     The signatures that are there stay. A checklist beside it is written again, with the ids of all keys.
     """
     from hangdrill.certify.signing import SignatureProblem, add_signature, read_statement, signed_by
-    from hangdrill.certify.verifying import read_bytes
-    from hangdrill.cli.certify import passphrase
+    from hangdrill.certify.verifying import has_expired, read_bytes
+    from hangdrill.cli.certify import passphrase, utc_now
     from hangdrill.model.errors import UsageError
     from hangdrill.report.checklist import checklist_html, checklist_markdown
 
@@ -75,6 +75,8 @@ def sign(receipt: Path, *, key: Path) -> None:
             write_file(receipt.parent / name, page(found, key_id=ids).encode())
     click.echo(f"{found.verdict.value.upper()}  {found.title}, valid until {found.valid_until}")
     click.echo(f"signed with the keys {ids}")
+    if has_expired(found, utc_now()):
+        click.echo("warning: it has expired: `hangdrill verify` refuses it, whoever signed it", err=True)
 
 
 @click.command()

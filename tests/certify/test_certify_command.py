@@ -159,6 +159,20 @@ def test_a_second_person_signs_the_receipt_and_verify_wants_both(
     assert signature() == "pass"
 
 
+@pytest.mark.parametrize("expired", [True, False])
+def test_who_signs_an_expired_receipt_is_told(
+    tmp_path: Path, expired: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("engineer", "owner"):
+        assert run_command(["keygen", str(tmp_path / name)]) == 0
+    until = "2026-01-02T00:00:00Z" if expired else "2999-01-02T00:00:00Z"
+    dated = receipt(made_at="2026-01-01T00:00:00Z", valid_until=until)
+    file = tmp_path / "r.json"
+    file.write_bytes(sign_receipt(dated, tmp_path / "engineer", passphrase=lambda: None))
+    assert run_command(["sign", str(file), "--key", str(tmp_path / "owner")]) == 0
+    assert ("it has expired" in capsys.readouterr().err) == expired
+
+
 @pytest.mark.parametrize("words", [["--sign", "none.pem"], ["--only", "nonsense"], ["--resume"]], ids=" ".join)
 def test_wrong_use_of_certify_is_64_before_anything_runs(plan: Path, tmp_path: Path, words: list[str]) -> None:
     out = ["--out", str(tmp_path / "out")] if words != ["--resume"] else []

@@ -12,13 +12,15 @@ from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.matrix import cells_of
 from hangdrill.certify.nodes import ALL_NODES, TRAVELS, node_commands, on_node_words, torchrun_words, travelling
 from hangdrill.certify.nodes_drill import node_scenario
-from hangdrill.certify.nodes_job import reason_of
+from hangdrill.certify.nodes_job import FACTS_WORD, reason_of
 from hangdrill.certify.nodes_launcher import JobOnNodes, NodesLauncher
+from hangdrill.certify.nodes_look import facts_in
 from hangdrill.certify.nodes_measures import measured_over_nodes, parts_over_nodes
 from hangdrill.drill.waiting import Waiter
 from hangdrill.launchers.process import start_local
 from hangdrill.launchers.protocol import LaunchRequest
 from hangdrill.model.certify_plan import CertifyPlan, NodesPlan, StackPlan, Topology, WorkPlan
+from hangdrill.model.errors import MachineError
 from hangdrill.model.verdict import Verdict
 from hangdrill.rank.fingerprint.machine import MATTER
 
@@ -212,3 +214,13 @@ def test_no_second_pair_where_no_rank_ever_started_and_one_where_some_did():
         "no rank of the candidate ever started: ranks 0, 1 left no record: node-b: no way"
     )
     assert hopeless("candidate", [canary_run(), nobody]) == ""
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"host": "a", "addr', '{"host": "a", "address": 1}', "[" * 5000])
+def test_an_answer_of_a_node_that_is_garbled_is_its_words_and_no_bug(tmp_path, text):
+    whole = '{"host": "a", "address": "10.0.0.1", "holds": true}'
+    (tmp_path / "job.log").write_text(f"a banner\n0: {FACTS_WORD}{whole}\n")
+    assert [one.host for one in facts_in(tmp_path)] == ["a"]  # the control
+    (tmp_path / "job.1.log").write_text(f"{FACTS_WORD}{text}\n")
+    with pytest.raises(MachineError, match="a node's answer is garbled"):
+        facts_in(tmp_path)

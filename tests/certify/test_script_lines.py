@@ -3,6 +3,7 @@
 import random
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -183,6 +184,31 @@ def test_a_rank_that_left_no_count_is_unknown(tmp_path):
     assert lines["same-work"].detail == "candidate: a rank left no count of its operations"
 
 
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_count_that_was_cut_short_proves_no_same_work(tmp_path, side, rank):
+    """As of a rank that replaces itself by another program: the last number it wrote is not that of its end."""
+    whole = ran()
+    ranks = tuple(msgspec.structs.replace(one, doing="script" if one.rank == rank else "") for one in whole.ranks)
+    sides = [many(), many()]
+    sides[side] = (*many(PAIRS - 1), msgspec.structs.replace(whole, ranks=ranks))
+    lines, result = judged(tmp_path, *sides)
+    assert lines["same-work"].verdict is Verdict.UNKNOWN
+    role = ("baseline", "candidate")[side]
+    assert lines["same-work"].detail.startswith(f"{role}: rank {rank} ended by a way that Python does not see")
+    assert result.differences == ()
+
+
+def test_a_rank_with_more_groups_than_are_counted_is_unknown_and_says_why(tmp_path):
+    whole = ran()
+    first = msgspec.structs.replace(whole.ranks[0], failed={"count": "group 256 is not counted"})
+    del first.measures["collectives"]
+    cut = msgspec.structs.replace(whole, ranks=(first, *whole.ranks[1:]))
+    lines, _ = judged(tmp_path, many(), (*many(PAIRS - 1), cut))
+    assert lines["same-work"].verdict is Verdict.UNKNOWN
+    assert lines["same-work"].detail == "candidate: rank 0 could not be counted: group 256 is not counted"
+
+
 def test_stacks_that_were_not_counted_alike_are_unknown(tmp_path):
     lines, _ = judged(tmp_path, many(hooked=0.0), many())
     assert lines["same-work"].verdict is Verdict.UNKNOWN
@@ -273,6 +299,20 @@ def test_torch_is_watched_when_the_script_imports_it_and_not_before(tmp_path, mo
     after_import("late_module", lambda: found.append(0))
     assert found == [3, 0]
     monkeypatch.delitem(sys.modules, "late_module")
+
+
+def test_a_rank_that_makes_more_groups_than_it_has_room_for_leaves_no_count(tmp_path):
+    record = Record.from_environment(tmp_path, {"RANK": "0", "WORLD_SIZE": "1"})
+    watch = Watch(record, Counts(tmp_path / "rank_0.ops"), wrapped=False)
+    book = SimpleNamespace(groups=[], notes=[], disarm=lambda: None)
+    watch._book = book
+    watch.save()
+    assert read_run(tmp_path, world_size=1)[0][0].measures["collectives"] == 0  # the control
+    book.notes.append("group 256 is not counted")
+    watch.finish()
+    (found,), _ = read_run(tmp_path, world_size=1)
+    assert found.failed == {"count": "group 256 is not counted"}
+    assert "collectives" not in found.measures
 
 
 def test_a_torch_that_cannot_be_watched_leaves_no_count_and_the_reason(tmp_path, monkeypatch):

@@ -174,9 +174,16 @@ def test_a_signature_of_a_given_key_that_does_not_fit_is_refused_whatever_the_th
     assert open_envelope(forged, keys[1]).predicate == receipt()  # who does not ask for the owner's
 
 
-def test_one_key_named_twice_counts_once(keys: tuple[Path, Path], signed: bytes) -> None:
+@pytest.mark.parametrize("threshold", [None, 1, 2])
+def test_one_key_named_twice_is_no_second_signature(
+    keys: tuple[Path, Path], signed: bytes, tmp_path: Path, threshold: int | None
+) -> None:
+    copy = tmp_path / "owner.pub"
+    copy.write_bytes(keys[1].read_bytes())
+    with pytest.raises(UsageError, match="the same key twice"):
+        open_envelope(signed, keys[1], copy, threshold=threshold)
     with pytest.raises(UsageError, match="2 signatures are wanted, of 1 keys"):
-        open_envelope(signed, keys[1], keys[1], threshold=2)
+        open_envelope(signed, keys[1], threshold=2)
     with pytest.raises(UsageError, match="signed it already"):
         add_signature(signed, keys[0], passphrase=nothing)
 

@@ -84,6 +84,7 @@ class Watch:
         pairs = [self._counts.counts(group.slot) for group in groups]
         if self._book is not None and self._book.notes:  # more groups than it has room for
             self._record.failed["count"] = self._book.notes[0]
+            self._record.measures.pop("collectives", None)
         if "count" not in self._record.failed:
             self._record.measures["collectives"] = float(sum(collectives for collectives, _ in pairs))
             self._record.measures["p2p"] = float(sum(p2p for _, p2p in pairs))

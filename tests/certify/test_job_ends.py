@@ -1,0 +1,57 @@
+"""How a job of a cell ends: what counts as its time, and what is looked at before its numbers are judged."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from certify_contexts import context_of
+
+from hangdrill.certify import checkpoint_jobs, script_cells
+from hangdrill.certify.canary_runs import PairRuns
+from hangdrill.certify.checkpoint_jobs import Job, run_job
+from hangdrill.certify.running import run_cell
+from hangdrill.certify.script_cells import ScriptCell
+from hangdrill.drill.supervise import Supervisor
+from hangdrill.drill.waiting import Interrupt
+from hangdrill.model.verdict import Verdict
+
+
+def test_what_it_takes_to_end_the_leftovers_of_a_job_is_no_part_of_its_time(tmp_path, monkeypatch):
+    now_s, end = [0.0], Supervisor.end
+
+    def slow_end(self, grace):
+        now_s[0] += 100.0
+        return end(self, grace)
+
+    monkeypatch.setattr(checkpoint_jobs, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(Supervisor, "end", slow_end)
+    job = Job(
+        command=("/bin/true",),
+        python=sys.executable,
+        environ={"PATH": "/usr/bin:/bin"},
+        agent_path=tmp_path,
+        cwd=tmp_path,
+        log=tmp_path / "job.log",
+        deadline_s=60.0,
+    )
+    found = run_job(job, Interrupt())
+    assert (found.exit_code, found.took_s, now_s) == (0, 0.0, [100.0])
+
+
+@pytest.mark.parametrize("edited", [True, False])
+def test_a_script_that_is_edited_while_it_is_measured_was_not_measured(tmp_path, monkeypatch, edited):
+    script = tmp_path / "train.py"
+    script.write_text("first = 1\n")
+    context = context_of(tmp_path, script=script, pairs=1)
+
+    def runs(_):
+        (context.cell_dir / "runs.json").write_text("{}")
+        if edited:
+            script.write_text("second = 2\n")
+        return PairRuns()
+
+    monkeypatch.setattr(script_cells, "run_script_pairs", runs)
+    result = run_cell(ScriptCell(context.plan), context)
+    assert result.ran is not edited
+    assert ("your script was changed while it was measured" in result.why_not) == edited
+    assert {line.verdict for line in result.lines} == {Verdict.UNKNOWN}  # without a run there is nothing else
