@@ -90,3 +90,29 @@ def test_pairs_that_had_ended_are_not_measured_again(tmp_path: Path, capsys: pyt
     after = {path.name: path.read_bytes() for path in cell.glob("*.run.json")}
     assert (len(after), {name: after[name] for name in before}) == (4, before)
     assert processes_of(tmp_path) == []
+
+
+def test_what_a_killed_certification_leaves_is_ended_by_clean_and_resume_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, out = tmp_path / "plan.toml", tmp_path / "out"
+    side = f'python = "{sys.executable}"'
+    plan.write_text(f'title = "none"\n[baseline]\n{side}\n[candidate]\n{side}\n')
+    words = ["certify", str(plan), "--only", "binding", "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hangdrill", *words], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    try:
+        log = out / "cells/binding/explicit-baseline/job.log"
+        assert Waiter().until(lambda: log.is_file() or None, deadline_s=120), "the job never began"
+    finally:
+        process.kill()
+        process.wait()
+    assert run_command(["clean"]) == 0
+    assert processes_of(tmp_path) == []
+    capsys.readouterr()
+
+    assert run_command([*words, "--resume"]) == 2  # the rest of the matrix is left out
+    receipt = json.loads((out / "receipt.json").read_bytes())
+    assert {cell["id"]: cell["verdict"] for cell in receipt["cells"] if cell["ran"]} == {"binding": "pass"}
+    assert processes_of(tmp_path) == []
