@@ -19,7 +19,7 @@ from hangdrill.certify.places import HERE, Place, Start, start_at
 from hangdrill.drill.procfs import CONTROLLER_VARIABLE, RUN_ID_VARIABLE, own_id
 from hangdrill.drill.supervise import Grace, Supervisor
 from hangdrill.drill.waiting import Interrupt, Waiter
-from hangdrill.launchers.protocol import LaunchRequest
+from hangdrill.launchers.protocol import LaunchedJob, LaunchRequest
 from hangdrill.launchers.torchrun import TorchrunLauncher
 from hangdrill.model.errors import UsageError
 
@@ -153,18 +153,20 @@ def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
         sees=(job.agent_path, *job.sees),
         writes=job.writes,
     )
-    started = start_at(job.place, start)
-    supervisor.adopt(started.pids())
-    exit_code = None
+    started: LaunchedJob | None = None
+    exit_code, took_s = None, 0.0
     try:
+        started = start_at(job.place, start)
+        supervisor.adopt(started.pids())
         exit_code = Waiter(interrupt).until(started.poll, deadline_s=job.deadline_s)
         took_s = time.monotonic() - began_s  # what it left behind, and how that is ended, is no part of it
     finally:
-        ended = supervisor.end(ENDING)
-        Waiter().until(started.poll, deadline_s=ENDING.kill_s)  # reap it
-        started.remove()
-        started.close()
-        shutil.rmtree(_torchrun_logs(job), ignore_errors=True)
+        ended = supervisor.end(ENDING)  # by its marks also what an engine started that then fell silent
+        try:
+            if started is not None:
+                _put_away(started)
+        finally:
+            shutil.rmtree(_torchrun_logs(job), ignore_errors=True)
     text = tail_of(job.log)
     killed = _SIGNAL.search(text)
     return JobEnd(
@@ -174,6 +176,15 @@ def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
         last_line=last_error(text),
         unended=len(ended.survivors),
     )
+
+
+def _put_away(started: LaunchedJob) -> None:
+    """Reap it; a container is removed. Raises MachineError when its engine does not answer any more."""
+    try:
+        Waiter().until(started.poll, deadline_s=ENDING.kill_s)
+        started.remove()
+    finally:
+        started.close()
 
 
 def tail_of(log: Path) -> str:

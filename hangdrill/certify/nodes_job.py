@@ -189,8 +189,8 @@ def _reason(parts: list[_Part], failed: _Part | None, away: tuple[str, ...]) -> 
     line = reason_of(tail_of(told.log))
     line = f"{told.command.name}: {line}" if failed is not None and line else line
     if away:
-        line += f" ({', '.join(away)} did not end in time: what runs there ends by itself within {LEASE_S:g} s)"
-    return line
+        line = f"{line} ({', '.join(away)} did not end in time: what runs there ends by itself within {LEASE_S:g} s)"
+    return line.strip()
 
 
 def reason_of(text: str) -> str:

@@ -159,11 +159,13 @@ def check_image(engine: Engine, task: ImageTask) -> None:
 
 
 def _answer(lines: Sequence[str]) -> dict[str, object] | None:
-    try:
-        found: dict[str, object] = json.loads(lines[-1])
-    except (ValueError, IndexError):
-        return None
-    return found
+    """The last line that is one: a Python may greet, and say good-bye."""
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError, RecursionError):
+            found = json.loads(line)
+            if isinstance(found, dict) and "torch" in found:
+                return found
+    return None
 
 
 def _environ(own: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

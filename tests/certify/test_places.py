@@ -6,11 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from certify_contexts import left_over
 from image_labs import made_image, mounts_of_this_host
 
 from hangdrill.certify.checkpoint_jobs import Job, run_job
 from hangdrill.certify.places import HERE, Place, scenario_in
-from hangdrill.drill.waiting import Interrupt
+from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.launchers.engine import Engine
 from hangdrill.model.errors import MachineError
 from hangdrill.model.scenario import Job as DrillJob
@@ -86,6 +87,46 @@ def test_a_job_in_an_image_ends_with_its_own_exit_code(run, text, code):
 def test_a_job_in_an_image_that_never_ends_is_ended(run):
     end, _ = run("sleep 600 & sleep 600", deadline_s=1.0)
     assert (end.exit_code, end.unended) == (None, 0)
+
+
+def test_what_an_engine_started_that_falls_silent_at_once_is_ended(run, place, tmp_path, monkeypatch):
+    """As one that is killed right after the start: it answers nothing, and removes nothing."""
+    with monkeypatch.context() as broken:
+
+        def silent(self, *_):
+            Waiter().until(lambda: (tmp_path / "work/here").exists() or None, deadline_s=60)
+            raise MachineError("no container engine listens there")
+
+        broken.setattr(Engine, "state", silent)
+        broken.setattr(Engine, "remove", silent)
+        with pytest.raises(MachineError, match="no container engine listens there"):
+            run(f"touch {tmp_path}/work/here; sleep 600; true")
+    assert (tmp_path / "work/here").exists(), "it ran: else this test shows nothing"
+    assert left_over(tmp_path) == []
+    for name, _, _ in Engine(place.engine).runs():
+        Engine(place.engine).remove(name)
+
+
+def test_an_engine_that_falls_silent_in_the_middle_leaves_no_process_and_no_file_of_torchrun(
+    run, place, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as broken:
+        first = Engine.state
+        asked = []
+
+        def silent(self, container):
+            asked.append(container)
+            if len(asked) == 1:
+                return first(self, container)
+            raise MachineError("no container engine listens there")
+
+        broken.setattr(Engine, "state", silent)
+        with pytest.raises(MachineError, match="no container engine listens there"):
+            run(f"mkdir {tmp_path}/work/job.log.torchrun; echo {tmp_path}")
+    assert sorted(path.name for path in (tmp_path / "work").iterdir()) == ["job.log"]
+    assert left_over(tmp_path) == []
+    for name, _, _ in Engine(place.engine).runs():
+        Engine(place.engine).remove(name)
 
 
 def test_a_mount_that_is_not_there_is_said_before_anything_is_started(run, tmp_path):

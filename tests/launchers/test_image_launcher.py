@@ -126,6 +126,14 @@ def test_the_check_passes_for_an_image_that_has_torch(request_of, engine):
     assert Engine(engine).runs() == []
 
 
+def test_a_python_that_greets_and_says_good_bye_passes_the_check(request_of, engine, tmp_path):
+    loud = tmp_path / "loud"
+    loud.write_text(f'#!/bin/sh\necho "{{noise"; "{sys.executable}" "$@"; echo "[bye"; echo "true"\n')
+    loud.chmod(0o755)
+    ContainerLauncher().check(request_of(python=str(loud), target=str(loud)))
+    assert Engine(engine).runs() == []
+
+
 def refused(request, engine):
     with pytest.raises(MachineError) as caught:
         ContainerLauncher().check(request)
