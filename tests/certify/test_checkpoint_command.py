@@ -65,6 +65,12 @@ def test_pairs_of_a_python_without_torch_are_unknown(tmp_path, capsys):
     assert "/gone/python does not exist" in capsys.readouterr().out
 
 
+def test_a_home_after_a_name_is_replaced_as_no_shell_does_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run_command(["checkpoint", "pairs", "--out", str(tmp_path / "out"), "old=~/bin/python"]) == ExitCode.UNKNOWN
+    assert f"{tmp_path}/bin/python does not exist" in capsys.readouterr().out
+
+
 def test_pairs_never_writes_into_a_directory_that_is_not_empty(tmp_path, capsys):
     (tmp_path / "x").touch()
     assert run_command(["checkpoint", "pairs", "a=/gone", "--out", str(tmp_path)]) == ExitCode.USAGE
