@@ -21,6 +21,7 @@ from hangdrill.report.style import verdict_text
 __all__ = ["PlainWatcher", "duration_text", "print_comparison", "print_dry_run", "print_receipt", "print_verification"]
 
 MOST_NUMBERS = 30
+MANY_LINES = 3
 QUIET_S = 10.0
 """A cell that takes minutes says where it is, and no more often than this."""
 TOLD_PHASES = ("canary", "checkpoint")
@@ -110,20 +111,32 @@ def print_dry_run(console: Console, dry: DryRun) -> None:
 def print_receipt(console: Console, receipt: Receipt, out_dir: Path, *, signed: bool) -> None:
     """Every line that does not pass, what it came to, and where the rest is."""
     console.print()
-    for line in receipt.lines:
-        if line.verdict is not Verdict.PASS:
-            _print_line(console, line)
+    for lines in _alike(line for line in receipt.lines if line.verdict is not Verdict.PASS):
+        _print_lines(console, lines)
     passed = sum(line.verdict is Verdict.PASS for line in receipt.lines)
     console.print(cell(f" {passed} of {len(receipt.lines)} lines pass"))
-    console.print(Text.assemble(" ", verdict_text(receipt.verdict), cell(f"  {receipt.sentence}")))
-    console.print(cell(f" valid until {receipt.valid_until}, while the candidate's fingerprint stays the same"))
+    _paragraph(console, Text.assemble(verdict_text(receipt.verdict), cell(f"  {receipt.sentence}")), 1)
+    _paragraph(console, cell(f"valid until {receipt.valid_until}, while the candidate's fingerprint stays the same"), 1)
     names = ["checklist.html", "checklist.md", "receipt.json", *(["receipt.dsse.json"] if signed else ())]
     console.print(cell(f" {out_dir}: {', '.join(names)}"), soft_wrap=True)
 
 
-def _print_line(console: Console, line: Line) -> None:
-    head = Text.assemble(verdict_text(line.verdict), "  ", cell(line.id, "bold"), "  ", cell(line.claim))
-    _paragraph(console, head, 1)
+def _alike(lines: Iterable[Line]) -> list[list[Line]]:
+    """Lines that did not pass for the same reason are told once, before those that have one of their own: else what was
+    left out buries what was found."""
+    groups: dict[tuple[Verdict, str, str], list[Line]] = {}
+    for line in lines:
+        groups.setdefault((line.verdict, line.detail, line.mend), []).append(line)
+    many = [group for group in groups.values() if len(group) >= MANY_LINES]
+    return [*many, *([line] for group in groups.values() if len(group) < MANY_LINES for line in group)]
+
+
+def _print_lines(console: Console, lines: Sequence[Line]) -> None:
+    line = lines[0]
+    told = (cell(line.id, "bold"), cell(f"  {line.claim}"))
+    if len(lines) > 1:
+        told = (cell(count_text(len(lines), "line"), "bold"), cell(f"  {', '.join(one.id for one in lines)}"))
+    _paragraph(console, Text.assemble(verdict_text(line.verdict), "  ", *told), 1)
     if line.detail:
         _paragraph(console, cell(line.detail), 4)
     if line.mend:
