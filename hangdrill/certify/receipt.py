@@ -166,19 +166,18 @@ def _unresolved(differences: Sequence[Difference], results: Sequence[CellResult]
     """The stacks' undeclared facts as one, since there may be hundreds; each difference that a cell found by itself."""
     undeclared = [one for one in differences if not one.declared]
     facts = [one.what for one in undeclared if one.line == STACK_LINE]
-    hint = "make the stacks alike, or declare it"
     found = [
         Unresolved(
             line=one.line,
             what=f"{one.what}: {one.baseline or 'none'} -> {one.candidate or 'none'}",
-            next_step=hint,
+            next_step=f"find the cause, or declare {one.line}",
         )
         for one in undeclared
         if one.line != STACK_LINE
     ]
     if facts:
         what = f"{named(facts)}: the stacks differ there, and the plan does not say so"
-        found.insert(0, Unresolved(line=STACK_LINE, what=what, next_step=hint))
+        found.insert(0, Unresolved(line=STACK_LINE, what=what, next_step="make the stacks alike, or declare it"))
     return (*found, *(one for result in results for one in result.unresolved))
 
 

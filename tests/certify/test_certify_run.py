@@ -222,6 +222,7 @@ def test_a_difference_that_a_cell_finds_must_be_declared_too(tmp_path: Path) -> 
     cell = FakeCell(id="gpu/memory", does=differ)
     receipt = run(tmp_path, [cell])
     assert [one.what for one in receipt.unresolved] == ["memory before the first step: 0 -> 460 MB"]
+    assert receipt.unresolved[0].next_step == "find the cause, or declare gpu/memory/more"
     declared = run(tmp_path / "2", [cell], loaded=a_plan(tmp_path, more='declared = ["torch", "gpu/memory/*"]'))
     assert not declared.unresolved
 
