@@ -31,13 +31,21 @@ def backend_line(
     if any(len(found) > 1 for found in classes.values()):
         mend = "find out which ranks have other variables: see creators and switch in runs.json"
         return msgspec.structs.replace(line, verdict=Verdict.FAIL, mend=mend), None
-    if not all(classes.values()):
-        mend = "see the logs beside runs.json"
-        return msgspec.structs.replace(line, verdict=Verdict.UNKNOWN, mend=mend), None
+    unseen = next((why for role in classes for run in getattr(runs, role) if (why := _unseen(role, run))), "")
+    if unseen or not all(classes.values()):
+        mend, detail = "see the logs beside runs.json", f"{line.detail}{'; ' if unseen else ''}{unseen}"
+        return msgspec.structs.replace(line, verdict=Verdict.UNKNOWN, detail=detail, mend=mend), None
     (old,), (new,) = classes[BASELINE], classes[CANDIDATE]
     if old == new:
         return line, None
     return line, Difference(line=name, what="backend class", baseline=old, candidate=new)
+
+
+def _unseen(role: str, run: CanaryRun) -> str:
+    """Of a run in which not every rank said its class; empty when each did."""
+    first = run.of_attempt()
+    silent = [rank for rank in range(run.world_size) if rank not in first or not first[rank].facts.backend_class]
+    return f"{role}, in one run not of rank {', '.join(map(str, silent))}: {run.trouble()}" if silent else ""
 
 
 def _classes(runs: tuple[CanaryRun, ...]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from hangdrill.certify.canary_jobs import SHARED_STORE, CanaryJob, canary_words,
 from hangdrill.certify.canary_lines import judge_measure
 from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.canary_results import chosen_of, evidence_of, left_out_lines, samples_by_name
-from hangdrill.certify.canary_runs import PairRuns, Side, in_pairs, job_of, without_group
+from hangdrill.certify.canary_runs import PairRuns, Side, in_pairs, job_of, run_of_stack, without_group
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
 from hangdrill.certify.compare_samples import Rule
 from hangdrill.certify.measures import limit_of
@@ -146,7 +146,7 @@ def run_over_nodes(
     if end.exit_code == 0 and not _all_records(directory, job.ranks, Waiter(context.interrupt)):
         why = f"the job ended well, and their records never appeared: {UNSHARED}"
         end = msgspec.structs.replace(end, last_line=why)
-    return read_back(job, end, launched_ns)
+    return run_of_stack(read_back(job, end, launched_ns), context.stacks[role])
 
 
 def _job(context: CellContext, role: str, directory: Path, parts: tuple[str, ...]) -> CanaryJob:

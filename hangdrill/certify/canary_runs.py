@@ -11,8 +11,10 @@ from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.cells import CellContext
 from hangdrill.certify.kept import keep, read_kept
 from hangdrill.certify.measures import sizes_bytes
+from hangdrill.certify.stacks import Stack
+from hangdrill.model.errors import MachineError
 
-__all__ = ["HOPELESS_RUNS", "PairRuns", "Side", "in_pairs", "job_of", "run_pairs", "without_group"]
+__all__ = ["HOPELESS_RUNS", "PairRuns", "Side", "in_pairs", "job_of", "run_of_stack", "run_pairs", "without_group"]
 
 HOPELESS_RUNS = 2
 """After this many runs of a side without a process group, the rest would end the same way."""
@@ -41,10 +43,23 @@ def run_pairs(context: CellContext, baseline: Side, candidate: Side, *, parts: t
     sides = {"baseline": baseline, "candidate": candidate}
 
     def run(role: str, directory: Path) -> CanaryRun:
-        return run_canary(job_of(context, sides[role], directory, parts), context.interrupt)
+        run = run_canary(job_of(context, sides[role], directory, parts), context.interrupt)
+        return run_of_stack(run, context.stacks[sides[role].stack])
 
     names = {role: side.name for role, side in sides.items()}
     return in_pairs(context, run, names=names, pairs=pairs, hopeless=without_group)
+
+
+def run_of_stack(run: CanaryRun, stack: Stack) -> CanaryRun:
+    """The same run. MachineError when a rank had another torch than the stack's fingerprint: on another node, or by a
+    variable of the plan."""
+    for record in run.ranks:
+        if stack.torch and record.facts.torch not in ("", stack.torch):
+            where = f"rank {record.rank} on {record.facts.host or 'this host'}"
+            what = f"{where} had torch {record.facts.torch}, and the {stack.name} is {stack.torch}"
+            hint = "install the same stack on every node, and let no variable of the plan name another torch"
+            raise MachineError(what, next_step=hint)
+    return run
 
 
 def in_pairs(

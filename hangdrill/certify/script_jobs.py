@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hangdrill.certify.canary_records import CanaryRun, read_run
-from hangdrill.certify.canary_runs import HOPELESS_RUNS, PairRuns, in_pairs
+from hangdrill.certify.canary_runs import HOPELESS_RUNS, PairRuns, in_pairs, run_of_stack
 from hangdrill.certify.cells import CellContext
 from hangdrill.certify.checkpoint_jobs import Job, run_job, tail_of
 from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
@@ -36,7 +36,7 @@ def run_script_pairs(context: CellContext) -> PairRuns:
     placement = placement_of(context.stacks)
 
     def run(role: str, directory: Path) -> CanaryRun:
-        return run_script(context, role, directory, placement=placement)
+        return run_of_stack(run_script(context, role, directory, placement=placement), context.stacks[role])
 
     names = {role: f"{role}, your script" for role in (BASELINE, CANDIDATE)}
     return in_pairs(context, run, names=names, pairs=context.plan.workload.pairs, hopeless=_hopeless)

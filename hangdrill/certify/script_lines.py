@@ -40,7 +40,7 @@ def measured_of_script(runs: PairRuns | None = None) -> tuple[Measured, ...]:
         item=Item.WORK,
         topology=Topology.SINGLE_NODE,
         claim="your script, from its start to the end of torchrun: the candidate is no slower than the baseline",
-        sample=lambda run: run.wall_s if run.exit_code == 0 else None,
+        sample=lambda run: run.wall_s if run.exit_code == 0 and not run.missing() else None,
     )
     memory = Measured(
         name=MEMORY,
@@ -62,6 +62,9 @@ def ends_line(claim: Claim, runs: PairRuns, evidence: tuple[str, ...] = ()) -> L
     if not runs.baseline or not runs.candidate:
         return msgspec.structs.replace(line, detail="no pair was run", mend="raise workload.pairs")
     if not bad[BASELINE] and not bad[CANDIDATE]:
+        unseen = next((run for run in (*runs.baseline, *runs.candidate) if run.missing()), None)
+        if unseen is not None:  # an exit code alone does not show that it was the script's
+            return msgspec.structs.replace(line, detail=f"exit code 0, and {unseen.trouble()}", mend=LOGS)
         detail = f"{len(runs.baseline)} runs of each stack ended with exit code 0"
         return msgspec.structs.replace(line, verdict=Verdict.PASS, detail=detail)
     told = [f"{counts[role]}: {_why(bad[role][-1])}" for role in (BASELINE, CANDIDATE) if bad[role]]

@@ -199,6 +199,21 @@ def test_a_count_that_was_cut_short_proves_no_same_work(tmp_path, side, rank):
     assert result.differences == ()
 
 
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_exit_code_of_a_job_in_which_a_rank_was_not_seen_proves_nothing(tmp_path, side, rank):
+    """As where a mount lies over the run's directory, or something else was started in the place of the script."""
+    whole = ran()
+    sides = [many(), many()]
+    unseen = msgspec.structs.replace(whole, ranks=tuple(one for one in whole.ranks if one.rank != rank))
+    sides[side] = (*many(PAIRS - 1), unseen)
+    lines, result = judged(tmp_path, *sides)
+    assert lines["ends"].verdict is Verdict.UNKNOWN
+    assert f"ranks {rank} left no record" in lines["ends"].detail
+    samples = result.samples["whole-job-time"]
+    assert len(samples["baseline"]) == len(samples["candidate"]) == PAIRS - 1
+
+
 def test_a_rank_with_more_groups_than_are_counted_is_unknown_and_says_why(tmp_path):
     whole = ran()
     first = msgspec.structs.replace(whole.ranks[0], failed={"count": "group 256 is not counted"})
