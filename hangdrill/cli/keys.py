@@ -79,7 +79,7 @@ def sign(receipt: Path, *, key: Path) -> None:
         click.echo("warning: it has expired: `hangdrill verify` refuses it, whoever signed it", err=True)
 
 
-@click.command()
+@click.command(short_help="Is a signed receipt still good?")
 @click.argument("receipt", type=click.Path(path_type=Path), metavar="RECEIPT")
 @click.option(
     "--key",
