@@ -76,6 +76,8 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     """False: the cell could not begin; its lines are UNKNOWN."""
     why_not: str = ""
     wall_s: float = 0.0
+    began_at: str = ""
+    """When its first measurement began (RFC 3339, UTC); `run.py` sets it. The receipt is good from the oldest on."""
     key: str = ""
     """Of the plan and the stacks that it was measured with; `run.py` sets it. `--resume` wants it to be the same."""
     seal: str = ""

@@ -77,18 +77,19 @@ class Out(msgspec.Struct, frozen=True):
         make_directory(directory)
         return directory
 
-    def begin(self, cell_id: str, key: str, *, goes_on: bool) -> Path:
-        """The cell's own directory: empty or, for a cell that goes on, as one that was begun here with the same key and
-        has not ended left it."""
+    def begin(self, cell_id: str, key: str, *, goes_on: bool, now: str, since: str = "") -> tuple[Path, str]:
+        """The cell's own directory, and when the cell began: now and empty or, for a cell that goes on, as one that was
+        begun here with the same key, at `since` or later, and has not ended left it."""
         if not goes_on:
-            return self.new_dir_of(cell_id)
+            return self.new_dir_of(cell_id), now
         mark, directory = self._unfinished(cell_id), self.cells / cell_id
-        begun_with = f"{key} on {platform.node()}\n"
-        if directory.is_dir() and _text_of(mark) == begun_with:
-            return directory
+        begun_with = f"{key} on {platform.node()}"
+        earlier, _, began = _text_of(mark).partition("\n")
+        if directory.is_dir() and earlier == begun_with and since <= began.strip() <= now:
+            return directory, began.strip()
         self.new_dir_of(cell_id)
-        mark.write_text(begun_with, encoding="utf-8")
-        return directory
+        mark.write_text(f"{begun_with}\n{now}\n", encoding="utf-8")
+        return directory, now
 
     def end(self, cell_id: str) -> None:
         """The cell has run to its end: when it is run again, it begins anew."""
@@ -108,15 +109,19 @@ class Out(msgspec.Struct, frozen=True):
         make_directory(self.result_of(result.id).parent)
         write_json(self.result_of(result.id), result.sealed())
 
-    def finished(self, cell_id: str, key: str) -> CellResult | None:
-        """The result of a cell that has run to its end with the same plan and stacks; else None. Nor is one taken that
-        was edited, that is of another cell, or whose evidence is no longer what it was."""
+    def finished(self, cell_id: str, key: str, *, since: str = "") -> CellResult | None:
+        """The result of a cell that has run to its end with the same plan and stacks, begun at `since` or later; else
+        None. Nor is one taken that was edited, that is of another cell, or whose evidence is no longer what it was."""
         try:
             found = msgspec.json.decode(self.result_of(cell_id).read_bytes(), type=CellResult)
         except (OSError, msgspec.DecodeError):
             return None
         is_own = found.id == cell_id and found == found.sealed() and found.ran and found.key == key
-        return found if is_own and all(self._is_there(file) for file in found.artifacts) else None
+        return (
+            found
+            if is_own and since <= found.began_at and all(self._is_there(file) for file in found.artifacts)
+            else None
+        )
 
     def _is_there(self, file: EvidenceFile) -> bool:
         try:

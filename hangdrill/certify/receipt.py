@@ -80,9 +80,9 @@ def receipt_of(made: Made, results: Sequence[CellResult], *, resumed: Set[str] =
         who=made.who,
         host=candidate.fingerprint.host if candidate.fingerprint is not None else "",
         hangdrill=__version__,
-        began_at=time_text(made.began),
+        began_at=_oldest(made, results),
         made_at=time_text(made.ended),
-        valid_until=time_text(_valid_until(plan, made.ended)),
+        valid_until=time_text(_valid_until(plan, _oldest(made, results))),
         ring=plan.ring.name,
         previous_ring=made.ring_before.name,
         previous_receipt_sha256=made.ring_before.receipt_sha256,
@@ -103,13 +103,20 @@ def time_text(time: datetime) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _valid_until(plan: CertifyPlan, ended: datetime) -> datetime:
-    """After valid_days, or when the day begins on which the fallback expires: what comes first. Only NCCL has one."""
-    until = ended + timedelta(days=plan.valid_days)
+def _oldest(made: Made, results: Sequence[CellResult]) -> str:
+    """When the oldest measurement began: with --resume long before the certification that takes it."""
+    return min((time_text(made.began), *(result.began_at for result in results if result.began_at)))
+
+
+def _valid_until(plan: CertifyPlan, oldest: str) -> datetime:
+    """valid_days after the oldest measurement, or when the day begins on which the fallback expires: what comes first.
+    Only NCCL has one."""
+    began = datetime.fromisoformat(oldest.replace("Z", "+00:00"))
+    until = began + timedelta(days=plan.valid_days)
     if not plan.rollback.expires or "nccl" not in plan.workload.backend:
         return until
     expires = date.fromisoformat(plan.rollback.expires)
-    return min(until, datetime(expires.year, expires.month, expires.day, tzinfo=ended.tzinfo))
+    return min(until, datetime(expires.year, expires.month, expires.day, tzinfo=began.tzinfo))
 
 
 def _differences(
@@ -147,6 +154,7 @@ def cell_record(result: CellResult, resumed: Set[str] = frozenset()) -> CellReco
         ran=result.ran,
         wall_s=result.wall_s,
         resumed=result.id in resumed,
+        began_at=result.began_at,
         why_not=result.why_not,
     )
 

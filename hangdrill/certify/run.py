@@ -7,14 +7,15 @@
  5. fingerprints  once more: a stack that changed meanwhile was not measured
  6. receipt       from the fingerprints and the cells' results: lines, differences, verdict
 
-With `resume`, a cell that has ended is not run again, as long as the plan and its stacks are the same (`key_of`); one
-that was interrupted goes on after its last pair, save or restore, if it can (`GoesOn`).
+With `resume`, a cell that has ended is not run again, as long as the plan and its stacks are the same (`key_of`) and it
+was measured less than `valid_days` ago; one that was interrupted goes on after its last pair, save or restore, if it
+can (`GoesOn`).
 Ctrl-C ends the running cell and everything that it started; what has ended stays.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -25,7 +26,7 @@ from hangdrill.certify.fingerprints import read_stack
 from hangdrill.certify.matrix import cells_of
 from hangdrill.certify.out import Out, open_out
 from hangdrill.certify.plan import LoadedPlan
-from hangdrill.certify.receipt import Made, cell_record, receipt_of
+from hangdrill.certify.receipt import Made, cell_record, receipt_of, time_text
 from hangdrill.certify.rings import open_ring
 from hangdrill.certify.running import blocked_by, key_of, left_out, run_cell
 from hangdrill.certify.selection import chosen
@@ -99,7 +100,9 @@ def certify(
             write_json(out.stacks, [stack.record() for stack in stacks.values()])
             before = open_ring(plan.ring, stacks[CANDIDATE], now=began, environ=environ)
             home = Path(loaded.record.path).absolute().parent
-            run = _Run(measured, out, stacks, environ, interrupt, listener or NoopListener(), watcher, resume, home)
+            run = _Run(
+                measured, out, stacks, environ, interrupt, listener or NoopListener(), watcher, resume, home, clock
+            )
             results = [
                 run.take_or_run(cell, at, len(every), selected=cell.id in selected) for at, cell in enumerate(every, 1)
             ]
@@ -159,13 +162,14 @@ class _Run(msgspec.Struct, frozen=True):
     watcher: Watcher
     resume: bool
     plan_dir: Path
+    clock: Callable[[], datetime]
     resumed: set[str] = msgspec.field(default_factory=set)
 
     def take_or_run(self, cell: Cell, number: int, total: int, *, selected: bool) -> CellResult:
         """The earlier result if it is still good, else the cell is run, if it is selected and can be."""
         self.interrupt.check()
         key = key_of(cell, self.plan, self.stacks)
-        earlier = self.out.finished(cell.id, key) if self.resume else None
+        earlier = self.out.finished(cell.id, key, since=self._since()) if self.resume else None
         if earlier is not None:
             self.resumed.add(cell.id)
             self.watcher.ended(cell_record(earlier, self.resumed), earlier.lines)
@@ -194,11 +198,15 @@ class _Run(msgspec.Struct, frozen=True):
         blocked = blocked_by(cell, self.stacks, self.environ)
         if blocked is not None:
             return blocked
+        now = time_text(self.clock())
+        directory, began_at = self.out.begin(
+            cell.id, key, goes_on=isinstance(cell, GoesOn), now=now, since=self._since()
+        )
         context = CellContext(
             plan=self.plan,
             stacks=self.stacks,
             out_dir=self.out.root,
-            cell_dir=self.out.begin(cell.id, key, goes_on=isinstance(cell, GoesOn)),
+            cell_dir=directory,
             environ=self.environ,
             interrupt=self.interrupt,
             listener=self.listener,
@@ -206,4 +214,9 @@ class _Run(msgspec.Struct, frozen=True):
         )
         began_s = time.monotonic()
         result = run_cell(cell, context)
-        return msgspec.structs.replace(result, key=key, wall_s=round(time.monotonic() - began_s, 3))
+        wall_s = round(time.monotonic() - began_s, 3)
+        return msgspec.structs.replace(result, key=key, wall_s=wall_s, began_at=began_at)
+
+    def _since(self) -> str:
+        """What was measured earlier is too old for this plan."""
+        return time_text(self.clock() - timedelta(days=self.plan.valid_days))

@@ -251,7 +251,7 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell of the matrix. verdict: merged from its lines. resumed: its result is from an earlier run."""
+    """One cell of the matrix. verdict: merged from its lines. resumed: from an earlier run, begun at began_at."""
 
     id: str
     topology: str
@@ -259,6 +259,7 @@ class CellRecord(msgspec.Struct, frozen=True, kw_only=True):
     ran: bool
     wall_s: float = 0.0
     resumed: bool = False
+    began_at: str = ""
     why_not: str = ""
 
 

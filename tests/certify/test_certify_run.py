@@ -4,7 +4,7 @@ import errno
 import os
 import signal
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,15 @@ def a_plan(tmp_path: Path, *, more: str = "", candidate: str | None = None) -> L
 
 def run(tmp_path: Path, cells: Sequence[FakeCell], **options: Any) -> Receipt:
     loaded = options.pop("loaded", None) or a_plan(tmp_path)
+    later = options.pop("later", timedelta())
     return certify(
-        loaded, out_dir=tmp_path / "out", environ=os.environ, who="kim", clock=lambda: NOW, cells=cells, **options
+        loaded,
+        out_dir=tmp_path / "out",
+        environ=os.environ,
+        who="kim",
+        clock=lambda: NOW + later,
+        cells=cells,
+        **options,
     )
 
 
@@ -153,6 +160,23 @@ def test_resume_takes_what_an_owner_of_the_fallback_does_not_change(tmp_path: Pa
     again = FakeCell()
     run(tmp_path, [again], resume=True, loaded=a_plan(tmp_path, more="valid_days = 3"))
     assert not again.ran
+
+
+def test_resume_makes_no_measurement_younger(tmp_path: Path) -> None:
+    run(tmp_path, [FakeCell(id="first")])
+    again, new = FakeCell(id="first"), FakeCell(id="second")
+    receipt = run(tmp_path, [again, new], resume=True, later=timedelta(days=29))
+    assert (again.ran, new.ran) == ([], ["second"])
+    assert (receipt.began_at, receipt.valid_until) == ("2026-11-29T23:40:00Z", "2026-12-29T23:40:00Z")
+    assert receipt.made_at == "2026-12-28T23:40:00Z"
+
+
+def test_resume_measures_again_what_is_older_than_the_receipt_may_be(tmp_path: Path) -> None:
+    run(tmp_path, [FakeCell(id="first")])
+    again = FakeCell(id="first")
+    receipt = run(tmp_path, [again], resume=True, later=timedelta(days=31))
+    assert again.ran
+    assert receipt.valid_until == "2027-01-29T23:40:00Z"
 
 
 def test_resume_runs_again_what_could_not_begin(tmp_path: Path) -> None:

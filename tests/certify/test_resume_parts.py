@@ -27,6 +27,7 @@ from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.errors import Interrupted, MachineError
 from hangdrill.model.receipt import CheckpointOutcome as Outcome
 
+NOW = "2026-11-29T23:40:00Z"
 SAVE_AND_RESTORE = """
 import json, os, pathlib, sys
 action, place, log = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -256,8 +257,19 @@ def test_a_cell_of_another_plan_finds_nothing(tmp_path: Path) -> None:
 
 def test_any_other_cell_begins_in_an_empty_directory(tmp_path: Path) -> None:
     with open_out(tmp_path / "out", resume=False) as out:
-        (out.begin("one", "key", goes_on=False) / "left").write_text("")
-        assert not list(out.begin("one", "key", goes_on=False).iterdir())
+        (out.begin("one", "key", goes_on=False, now=NOW)[0] / "left").write_text("")
+        assert not list(out.begin("one", "key", goes_on=False, now=NOW)[0].iterdir())
+
+
+def test_a_cell_that_goes_on_began_when_it_first_did_and_not_too_long_ago(tmp_path: Path) -> None:
+    later, too_late = "2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z"
+    with open_out(tmp_path / "out", resume=False) as out:
+        first, began = out.begin("one", "key", goes_on=True, now=NOW)
+        (first / "left").write_text("")
+        assert (began, out.begin("one", "key", goes_on=True, now=later, since=NOW)) == (NOW, (first, NOW))
+        assert (first / "left").exists()
+        assert out.begin("one", "key", goes_on=True, now=too_late, since=later) == (first, too_late)
+        assert not list(first.iterdir())
 
 
 def test_the_cells_that_take_long_can_go_on(tmp_path: Path) -> None:
