@@ -3,8 +3,8 @@
 
 Candidate = baseline must show no difference; a candidate whose every training step takes 20 % longer and whose process
 group takes 200 MB more must be caught. Both are planted in the interpreter, as a changed package would be, and
-hangdrill is told nothing. HANGDRILL_REPEATS=10 does all of it ten times, which takes an hour and more; 16 pairs were too
-few for the slower one on two virtual cores, whose runs differ by some 6 % (HANGDRILL_PAIRS).
+hangdrill is told nothing. HANGDRILL_REPEATS=10 does all of it ten times, which takes an hour and more. HANGDRILL_PAIRS:
+16 were too few for the slower one on two virtual cores, whose runs differ by some 6 %.
 """
 
 import os
