@@ -154,7 +154,7 @@ def _stacks(words: tuple[str, ...], interrupt: "Interrupt") -> "list[DrillStack]
     for word in words:
         given, is_named, rest = word.partition("=")
         # After NAME= no shell replaces "~"; Path.expanduser would raise for a user that is not there.
-        python = os.path.expanduser(rest if is_named else word)  # noqa: PTH111
+        python = os.path.expanduser(rest if is_named else word)  # noqa: PTH111 - a text
         version, missing = _torch_of(python, interrupt)
         name = given if is_named else version.partition("+")[0] or Path(python).name
         taken = [stack.name for stack in stacks]

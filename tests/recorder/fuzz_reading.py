@@ -27,9 +27,9 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 
 from fuzz_mutations import Seed, mutated, seeds  # noqa: E402 - the path is set above; so below
 
-from hangdrill.incident import diagnose  # noqa: E402
-from hangdrill.model.errors import HangdrillError  # noqa: E402
-from hangdrill.recorder import whole_pickle  # noqa: E402
+from hangdrill.incident import diagnose  # noqa: E402 - after the setting above
+from hangdrill.model.errors import HangdrillError  # noqa: E402 - after the setting above
+from hangdrill.recorder import whole_pickle  # noqa: E402 - after the setting above
 
 whole_pickle.MIN_BYTES = 0  # small files, too, are to be read both ways
 

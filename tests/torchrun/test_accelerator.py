@@ -7,14 +7,14 @@ pytestmark = pytest.mark.torchrun
 torch = pytest.importorskip("torch")
 
 from hangdrill.rank.accelerator import NoAccelerator, bind, device_of, need_cuda, synchronize  # noqa: E402 - torch first, or skip; so below
-from hangdrill.rank.facts import Facts  # noqa: E402
-from hangdrill.rank.faults import Fault, Reached  # noqa: E402
-from hangdrill.rank.files import Flags  # noqa: E402
-from hangdrill.rank.groups import KnownGroup  # noqa: E402
-from hangdrill.rank.opnames import OpNames  # noqa: E402
-from hangdrill.rank.orders import FaultOrder, Identity, Orders  # noqa: E402
-from hangdrill.rank.places import OperationPlace  # noqa: E402
-from hangdrill.rank.record import Record  # noqa: E402
+from hangdrill.rank.facts import Facts  # noqa: E402 - after the setting above
+from hangdrill.rank.faults import Fault, Reached  # noqa: E402 - after the setting above
+from hangdrill.rank.files import Flags  # noqa: E402 - after the setting above
+from hangdrill.rank.groups import KnownGroup  # noqa: E402 - after the setting above
+from hangdrill.rank.opnames import OpNames  # noqa: E402 - after the setting above
+from hangdrill.rank.orders import FaultOrder, Identity, Orders  # noqa: E402 - after the setting above
+from hangdrill.rank.places import OperationPlace  # noqa: E402 - after the setting above
+from hangdrill.rank.record import Record  # noqa: E402 - after the setting above
 
 WHO = Identity(rank=1, attempt=0, world_size=2, local_rank=1)
 

@@ -107,7 +107,7 @@ def _limited(stacks: str, limit_s: float) -> Any:
 def _about_error(error: BaseException) -> dict[str, str]:
     """The first cause that any rank met: DCP gathers all ranks' errors into one."""
     cause, frames = error, traceback.extract_tb(error.__traceback__)
-    for cause, frames in getattr(error, "failures", {}).values():  # noqa: B007
+    for cause, frames in getattr(error, "failures", {}).values():  # noqa: B007 - used after the loop
         break
     last = frames[-1] if frames else None
     return {

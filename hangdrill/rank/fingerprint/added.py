@@ -57,7 +57,7 @@ def added_files(dist: metadata.Distribution) -> Iterator[tuple[str, str]]:
 def _homes() -> list[str]:
     """The directories of packages that this Python looks into; others on its path are somebody's own code."""
     named = {*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])}
-    places = [place for place in dict.fromkeys(map(os.path.abspath, sys.path)) if os.path.isdir(place)]  # noqa: PTH112
+    places = [place for place in dict.fromkeys(map(os.path.abspath, sys.path)) if os.path.isdir(place)]  # noqa: PTH112 - without pathlib
     return [place for place in places if place in named or any(Path(place).glob("*.dist-info"))]
 
 
@@ -79,8 +79,8 @@ def _owned(home: str) -> tuple[set[str], bool]:
 
 def _digest_of(path: str, *, of_directories: bool) -> str:
     """Of a module, or of a directory that has modules, by their names and sizes; empty for anything else."""
-    name = os.path.basename(path)  # noqa: PTH119
-    if os.path.isfile(path):  # noqa: PTH113
+    name = os.path.basename(path)  # noqa: PTH119 - without pathlib
+    if os.path.isfile(path):  # noqa: PTH113 - without pathlib
         return _hash(path)[:16] if name.endswith(MODULES) else ""
     if not of_directories or not name.isidentifier() or name == "__pycache__":
         return ""
@@ -94,7 +94,7 @@ def _started(name: str) -> Iterator[str]:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return
-    if spec is not None and spec.origin and os.path.isfile(spec.origin):  # noqa: PTH113
+    if spec is not None and spec.origin and os.path.isfile(spec.origin):  # noqa: PTH113 - without pathlib
         yield _hash(spec.origin)[:16]
 
 
@@ -112,14 +112,14 @@ def _python_files(directory: str) -> Iterator[str]:
 
 def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size  # noqa: PTH116
+        return os.stat(path).st_size  # noqa: PTH116 - without pathlib
     except OSError:
         return -1
 
 
 def _hash(path: str) -> str:
     try:
-        with open(path, "rb") as opened:  # noqa: PTH123
+        with open(path, "rb") as opened:  # noqa: PTH123 - without pathlib
             return hashlib.sha256(opened.read()).hexdigest()
     except OSError as error:
         return error.strerror or "cannot be read"
