@@ -9,6 +9,7 @@ on a cluster.
 import contextlib
 import functools
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,10 @@ ADDRESSES = {LOGIN: "10.77.0.1", "n0": "10.77.0.10", "n1": "10.77.0.11"}
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "unshare", "nsenter", "ip")
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 START_S = 60.0
+ANSWER_S = 15.0
+"""Of one command that sets the lab up or asks it. Beyond it the attempt is given up."""
+ATTEMPTS = 3
+"""A lab that did not come up is ended and made anew: seen once in thousands, on a machine that was never seen again."""
 SBIN = "/usr/sbin:/sbin"
 
 
@@ -84,9 +89,10 @@ class Host:
                 start_new_session=True,
                 text=True,
             )
-        if not self._process.stdout.readline():
-            self._process.wait()
-            raise RuntimeError(f"{name}: {(lab / 'log' / f'{name}.unshare').read_text()}")
+        if not (select.select([self._process.stdout], [], [], START_S)[0] and self._process.stdout.readline()):
+            self._process.kill()  # and with it, by --kill-child, all below
+            self._process.communicate()
+            raise RuntimeError(f"{name} did not start: {(lab / 'log' / f'{name}.unshare').read_text()}")
         self.init = int(Path(f"/proc/{self.outer}/task/{self.outer}/children").read_text().split()[0])
 
     @property
@@ -121,9 +127,11 @@ class Host:
         """SIGKILL to its first process, and with it to all others."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.init, signal.SIGKILL)
-        self._process.wait()
-        self._process.stdin.close()
-        self._process.stdout.close()
+        try:
+            self._process.wait(timeout=START_S)
+        finally:
+            self._process.stdin.close()
+            self._process.stdout.close()
 
 
 class SlurmLab:
@@ -217,17 +225,36 @@ class SlurmLab:
 
         def idle() -> bool | None:
             with self.start("sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T") as asking:
-                output, _ = asking.communicate()
+                try:
+                    output, _ = asking.communicate(timeout=ANSWER_S)
+                except subprocess.TimeoutExpired:
+                    os.killpg(asking.pid, signal.SIGKILL)
+                    return None
             return output.split() == ["idle"] * len(NODES) or None
 
         if not Waiter().until(idle, deadline_s=START_S, poll_s=0.2):
             logs = sorted((self.directory / "log").iterdir())
-            raise RuntimeError("\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in logs))
+            told = "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in logs)
+            raise RuntimeError(f"the nodes were not idle within {START_S:g} s\n{told}")
 
 
 @contextlib.contextmanager
 def slurm_lab(*, private_tmp: bool = False) -> Iterator[SlurmLab]:
     """Both nodes are idle. private_tmp: each job has a /tmp of its own, which job_container/tmpfs deletes with it."""
+    with contextlib.ExitStack() as stack:
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                lab = stack.enter_context(_one_lab(private_tmp=private_tmp))
+                break
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                if not left:
+                    raise
+                print(f"slurm lab, {left} more attempts: {error}", file=sys.stderr)
+        yield lab
+
+
+@contextlib.contextmanager
+def _one_lab(*, private_tmp: bool) -> Iterator[SlurmLab]:
     parent = next(path for path in PARENTS if Path(path).is_dir())
     directory = Path(tempfile.mkdtemp(prefix="slurm-lab-", dir=parent))
     hosts: dict[str, Host] = {}
@@ -244,16 +271,18 @@ def slurm_lab(*, private_tmp: bool = False) -> Iterator[SlurmLab]:
         lab.wait_for_nodes()
         yield lab
     finally:
-        for host in hosts.values():
-            host.end()
-        shutil.rmtree(directory)
+        with contextlib.ExitStack() as ends:
+            ends.callback(shutil.rmtree, directory)
+            for host in hosts.values():
+                ends.callback(host.end)
 
 
 @functools.cache
 def _on_the_oldest_cpu() -> list[str]:
     """A host's namespace must be older than those that Slurm makes in it."""
     script = str(HERE / "namespace_order.py")
-    told = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True).stdout.strip()
+    asked = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True, timeout=START_S)
+    told = asked.stdout.strip()
     return ["taskset", "--cpu-list", told] if told else []
 
 
@@ -277,6 +306,6 @@ def _write_commands(directory: Path, login: Host) -> None:
 
 
 def _run(words: list[str]) -> None:
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=START_S)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr}")
