@@ -15,11 +15,14 @@ from hangdrill.certify.measures import limit_of, measured_of, parts_of
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Topology
 from hangdrill.model.receipt import EvidenceFile, Item, Line
+from hangdrill.rank.canary.turns import IN_TURNS
 
 __all__ = ["CanaryCell", "canary_cells"]
 
-JOB_S = {False: 9.0, True: 25.0}
-"""One canary job on an idle machine, by whether it uses GPUs."""
+GPU_JOB_S = 25.0
+"""One canary job on GPUs of an idle machine."""
+PAIR_S, PART_S = 12.0, 3.5
+"""Without GPUs: both jobs of a pair, and each part that they measure in turns."""
 BACKEND = "single-node/backend"
 
 
@@ -68,7 +71,10 @@ class CanaryCell:
     @property
     def estimate_s(self) -> float:
         """Two jobs a pair."""
-        return 2 * self._plan.workload.pairs * JOB_S["nccl" in self._plan.workload.backend]
+        parts, pairs = set(parts_of(self._plan)), self._plan.workload.pairs
+        if "nccl" in self._plan.workload.backend:
+            return pairs * 2 * GPU_JOB_S
+        return pairs * (PAIR_S + PART_S * len(parts & IN_TURNS))
 
     def run(self, context: CellContext) -> CellResult:
         """All pairs."""

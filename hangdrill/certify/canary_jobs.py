@@ -41,6 +41,8 @@ class CanaryJob(msgspec.Struct, frozen=True, kw_only=True):
     limit_s: float = 120.0
     deadline_s: float = 300.0
     place: Place = HERE
+    writes: tuple[Path, ...] = ()
+    """What it needs beside its directory."""
 
 
 def run_canary(job: CanaryJob, interrupt: Interrupt) -> CanaryRun:
@@ -58,6 +60,7 @@ def run_canary(job: CanaryJob, interrupt: Interrupt) -> CanaryRun:
             log=job.directory / "job.log",
             deadline_s=job.deadline_s,
             place=job.place,
+            writes=job.writes,
         ),
         interrupt,
     )

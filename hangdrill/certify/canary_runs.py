@@ -8,11 +8,13 @@ import msgspec
 
 from hangdrill.certify.canary_jobs import CanaryJob, run_canary
 from hangdrill.certify.canary_records import CanaryRun
+from hangdrill.certify.canary_turns import run_in_turns
 from hangdrill.certify.cells import CellContext
 from hangdrill.certify.kept import keep, read_kept
 from hangdrill.certify.measures import sizes_bytes
 from hangdrill.certify.stacks import Stack
 from hangdrill.model.errors import MachineError
+from hangdrill.rank.canary.turns import IN_TURNS
 
 __all__ = ["HOPELESS_RUNS", "PairRuns", "Side", "in_pairs", "job_of", "run_of_stack", "run_pairs", "without_group"]
 
@@ -39,15 +41,34 @@ class PairRuns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_pairs(context: CellContext, baseline: Side, candidate: Side, *, parts: tuple[str, ...], pairs: int) -> PairRuns:
-    """Run them all, and keep every record in the cell's runs.json. Raises MachineError, Interrupted."""
+    """Run them all, and keep every record in the cell's runs.json. Raises MachineError, Interrupted.
+
+    On GPUs the jobs of a pair run one after the other: what a job holds is read of the whole GPU there, and steps do
+    not hang on how threads come to lie on cores. Elsewhere they measure in turns.
+    """
     sides = {"baseline": baseline, "candidate": candidate}
 
     def run(role: str, directory: Path) -> CanaryRun:
         run = run_canary(job_of(context, sides[role], directory, parts), context.interrupt)
         return run_of_stack(run, context.stacks[sides[role].stack])
 
+    def run_both(directories: Mapping[str, Path]) -> dict[str, CanaryRun]:
+        jobs = [job_of(context, sides[role], directory, parts) for role, directory in directories.items()]
+        turns = context.cell_dir / "turns"
+        shutil.rmtree(turns, ignore_errors=True)
+        try:
+            runs = run_in_turns(jobs[0], jobs[1], turns, context.interrupt)
+        finally:
+            shutil.rmtree(turns, ignore_errors=True)
+        return {
+            role: run_of_stack(run, context.stacks[sides[role].stack])
+            for role, run in zip(directories, runs, strict=True)
+        }
+
     names = {role: side.name for role, side in sides.items()}
-    return in_pairs(context, run, names=names, pairs=pairs, hopeless=without_group)
+    on_gpus = any("nccl" in side.backend for side in sides.values())
+    together = None if on_gpus or not set(parts) & IN_TURNS else run_both
+    return in_pairs(context, run, names=names, pairs=pairs, hopeless=without_group, together=together)
 
 
 def run_of_stack(run: CanaryRun, stack: Stack) -> CanaryRun:
@@ -69,19 +90,30 @@ def in_pairs(
     names: Mapping[str, str],
     pairs: int,
     hopeless: Callable[[str, list[CanaryRun]], str],
+    together: Callable[[Mapping[str, Path]], Mapping[str, CanaryRun]] | None = None,
 ) -> PairRuns:
     """run(role, directory) for each role of each pair, AB BA AB ..., and every record in the cell's runs.json.
 
     A run that was kept before an interruption is not repeated: also what was measured at another hour is a pair.
     names: of the roles, for whoever watches. hopeless: after each pair, why no more of them are to be run, or "".
+    together: runs a pair at once, the role of the first key first; a pair of which one run was kept is then repeated.
     """
     found: dict[str, list[CanaryRun]] = {"baseline": [], "candidate": []}
     gave_up = ""
     for pair in range(pairs):
-        for role in ("baseline", "candidate") if pair % 2 == 0 else ("candidate", "baseline"):
-            context.listener.phase("canary", f"pair {pair + 1} of {pairs}, {names[role]}")
-            directory = context.cell_dir / f"{pair + 1:02d}-{role}"
-            found[role].append(_kept_or_run(directory, names[role], lambda: run(role, directory)))  # noqa: B023 - called at once
+        order = ("baseline", "candidate") if pair % 2 == 0 else ("candidate", "baseline")
+        directories = {role: context.cell_dir / f"{pair + 1:02d}-{role}" for role in order}
+        said, both = f"pair {pair + 1} of {pairs}", {}
+        if together is not None:
+            context.listener.phase("canary", f"{said}, {' and '.join(names[role] for role in order)} in turns")
+            both = _kept_or_run(directories, names, together)
+        else:
+            for role in order:
+                context.listener.phase("canary", f"{said}, {names[role]}")
+                alone = {role: directories[role]}
+                both |= _kept_or_run(alone, names, lambda at: {role: run(role, at[role]) for role in at})
+        for role, one in both.items():
+            found[role].append(one)
         gave_up = next((why for role, runs in found.items() if (why := hopeless(role, runs))), "")
         if gave_up:
             break
@@ -90,16 +122,24 @@ def in_pairs(
     return runs
 
 
-def _kept_or_run(directory: Path, name: str, run: Callable[[], CanaryRun]) -> CanaryRun:
-    """What an interrupted run of this cell has measured already, else a new run, which is kept once it has ended."""
-    file, key = directory.with_name(f"{directory.name}.run.json"), f"{directory.name} {name}"
-    earlier = read_kept(file, key, CanaryRun)
-    if earlier is not None:
+def _kept_or_run(
+    directories: Mapping[str, Path],
+    names: Mapping[str, str],
+    run: Callable[[Mapping[str, Path]], Mapping[str, CanaryRun]],
+) -> dict[str, CanaryRun]:
+    """What an interrupted run of this cell has measured already of these roles, else new runs of all of them, which are
+    kept once they have ended."""
+    files = {role: at.with_name(f"{at.name}.run.json") for role, at in directories.items()}
+    keys = {role: f"{at.name} {names[role]}" for role, at in directories.items()}
+    earlier = {role: found for role in files if (found := read_kept(files[role], keys[role], CanaryRun)) is not None}
+    if earlier.keys() == files.keys():
         return earlier
-    shutil.rmtree(directory, ignore_errors=True)
-    found = run()
-    keep(file, key, found)
-    return found
+    for directory in directories.values():
+        shutil.rmtree(directory, ignore_errors=True)
+    ran = dict(run(directories))
+    for role, one in ran.items():
+        keep(files[role], keys[role], one)
+    return ran
 
 
 def without_group(role: str, runs: list[CanaryRun]) -> str:

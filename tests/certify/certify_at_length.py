@@ -3,8 +3,8 @@
 
 Candidate = baseline must show no difference; a candidate whose every training step takes 20 % longer and whose process
 group takes 200 MB more must be caught. Both are planted in the interpreter, as a changed package would be, and
-hangdrill is told nothing. HANGDRILL_REPEATS=10 does all of it ten times, which takes an hour and more. HANGDRILL_PAIRS:
-16 were too few for the slower one on two virtual cores, whose runs differ by some 6 %.
+hangdrill is told nothing. HANGDRILL_REPEATS=10 does all of it ten times, which takes an hour and more; HANGDRILL_PAIRS
+are those of a plan that says nothing.
 """
 
 import os
@@ -19,7 +19,7 @@ from hangdrill.model.verdict import Verdict
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.timeout(1800)]
 
-PAIRS = int(os.environ.get("HANGDRILL_PAIRS", "24"))
+PAIRS = int(os.environ.get("HANGDRILL_PAIRS", "12"))
 REPEATS = range(int(os.environ.get("HANGDRILL_REPEATS", "1")))
 STEPS = 200
 EQUAL = (
@@ -52,20 +52,32 @@ class Planted(importlib.abc.MetaPathFinder):
 
 def plant(torch):
     import torch.distributed as dist
-    right, group, last = torch.Tensor.backward, dist.init_process_group, [0.0]
+    call, right, group = torch.nn.Module.__call__, torch.Tensor.backward, dist.init_process_group
+    began = []
+
+    def forward(self, *args, **kwargs):
+        began.append(time.perf_counter())
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            inner = began.pop()
+            if not began:
+                outer[0] = inner
+
+    outer = [0.0]
 
     def backward(*args, **kwargs):
         right(*args, **kwargs)
         now = time.perf_counter()
-        step = now - last[0]
-        while time.perf_counter() < now + 0.2 * step and step < 1:
+        until = now + 0.2 * (now - outer[0])
+        while time.perf_counter() < until:
             pass
-        last[0] = time.perf_counter()
 
     def init_process_group(*args, **kwargs):
         sys.planted = b"x" * 200_000_000
         return group(*args, **kwargs)
 
+    torch.nn.Module.__call__ = forward
     torch.Tensor.backward, dist.init_process_group = backward, init_process_group
 
 sys.meta_path.insert(0, Planted())

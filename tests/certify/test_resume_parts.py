@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,26 @@ class Pairs:
         found = in_pairs(self.context, run, names=names, pairs=6, hopeless=lambda role, runs: "")
         return [one.wall_s for one in (*found.baseline, *found.candidate)]
 
+    def measure_both(self, *, stop_at: str = "") -> list[float]:
+        def run(directories: Mapping[str, Path]) -> dict[str, CanaryRun]:
+            for directory in directories.values():
+                directory.mkdir()
+            names = [directory.name for directory in directories.values()]
+            if stop_at in names:
+                raise Interrupted("stopped")
+            self.ran += names
+            return {role: CanaryRun(world_size=1, wall_s=float(len(self.ran)), exit_code=0) for role in directories}
+
+        names = {"baseline": "baseline", "candidate": "candidate"}
+        found = in_pairs(
+            self.context, _never, names=names, pairs=6, hopeless=lambda role, runs: "", together=run
+        )  # fmt: skip
+        return [one.wall_s for one in (*found.baseline, *found.candidate)]
+
+
+def _never(role: str, directory: Path) -> CanaryRun:
+    raise AssertionError(f"{role} was run alone")
+
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Pairs:
@@ -77,6 +98,25 @@ def test_only_the_pairs_that_had_not_ended_are_measured(pairs: Pairs) -> None:
     found = pairs.measure()
     assert (len(before), pairs.ran[len(before) :]) == (11, ["06-baseline"])
     assert sorted(found) == [float(at) for at in range(1, 13)]
+
+
+def test_two_runs_in_turns_are_kept_together_or_not_at_all(pairs: Pairs) -> None:
+    with pytest.raises(Interrupted):
+        pairs.measure_both(stop_at="04-candidate")
+    assert len(pairs.ran) == 6
+    pairs.measure_both()
+    assert pairs.ran[6:] == [
+        "04-candidate",
+        "04-baseline",
+        "05-baseline",
+        "05-candidate",
+        "06-candidate",
+        "06-baseline",
+    ]
+    pairs.ran.clear()
+    (pairs.context.cell_dir / "03-candidate.run.json").unlink()
+    pairs.measure_both()
+    assert pairs.ran == ["03-baseline", "03-candidate"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "a number changed", "of another run", "gone"])

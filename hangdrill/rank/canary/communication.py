@@ -8,16 +8,17 @@ import torch
 import torch.distributed as dist
 
 from hangdrill.rank.canary.device import held_bytes, synchronize
-from hangdrill.rank.canary.timing import Timed, timed_in_turn, warm_clocks
+from hangdrill.rank.canary.timing import Timed, timed_operations, warm_clocks
 
 if TYPE_CHECKING:
     from hangdrill.rank.canary.job import Job
 
 __all__ = ["groups", "latency", "p2p"]
 
-ROUNDS = {True: 60, False: 20}
-"""Batches of each operation, by whether there is a GPU."""
+ROUNDS = 60
+"""Batches of each operation."""
 BATCH = {True: 20, False: 5}
+"""Operations of a batch, by whether there is a GPU."""
 LARGE_BATCH = {True: 3, False: 2}
 LARGE_BYTES = {True: 64 << 20, False: 1 << 20}
 """From this size on LARGE_BATCH operations are one batch."""
@@ -45,7 +46,7 @@ def latency(job: "Job") -> None:
         f"all_reduce_{size}_s": Timed(partial(dist.all_reduce, _buffer(job, size)), _batch(job, size))
         for size in job.options.sizes_bytes
     }
-    job.record.measures |= timed_in_turn(operations, job.device, rounds=ROUNDS[job.large])
+    job.record.measures |= timed_operations(operations, job.device, rounds=ROUNDS, turns=job.turns, part="latency")
 
 
 def p2p(job: "Job") -> None:
@@ -64,7 +65,7 @@ def p2p(job: "Job") -> None:
             f"p2p_{size}_s": Timed(partial(_there_and_back, _buffer(job, size), job.rank, peer), _batch(job, size))
             for size in job.options.sizes_bytes
         }
-        job.record.measures |= timed_in_turn(operations, job.device, rounds=ROUNDS[job.large])
+        job.record.measures |= timed_operations(operations, job.device, rounds=ROUNDS, turns=job.turns, part="p2p")
     job.meet("transferred")
 
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -18,6 +18,7 @@ from hangdrill.rank.canary.options import Options
 from hangdrill.rank.canary.record import Record
 from hangdrill.rank.canary.stores import StoreMeeting, base_store
 from hangdrill.rank.canary.switch import creators, plant_too_late
+from hangdrill.rank.canary.turns import IN_TURNS, Turns
 from hangdrill.rank.files import wait_until
 from hangdrill.rank.groups import backend_class
 
@@ -35,6 +36,7 @@ class Job:
     record: Record
     device: Any
     meet: Callable[[str], None]
+    turns: Turns
 
     @property
     def rank(self) -> int:
@@ -65,17 +67,42 @@ def run_job(options: Options, record: Record) -> None:
     if options.go is not None:
         _wait_for(options.go, record)
     device = choose_device(options.backend, options.bind, record.facts["local_rank"])
-    job = Job(options, record, device, _meeting(options, record))
+    again = record.attempt > 0  # started again by torchrun, after the last rank died
+    turns = Turns(options.turns, options.side, rank=record.rank, limit_s=options.limit_s)
+    record.waited_s = lambda: turns.waited_s
+    if again:
+        turns.end()
+    job = Job(options, record, device, _meeting(options, record), turns)
     _part(job, "init", _init)
-    if "init" not in record.failed:
-        again = record.attempt > 0  # started again by torchrun, after the last rank died
-        for part in ("recover",) if again else options.parts:
+    if "init" in record.failed:
+        turns.end()
+    else:
+        for part in ("recover",) if again else _with_turns(options.parts, turns, record):
             _part(job, part, partial(_measure, part))
+            if part in record.failed:
+                turns.leave(part)
         _part(job, "shutdown", _shutdown)
     record.mark("done")
     record.save()
     if {"init", "shutdown"} & record.failed.keys():
         os._exit(FAILED)  # a half-made group may never end by itself
+
+
+def _with_turns(parts: tuple[str, ...], turns: Turns, record: Record) -> Iterator[str]:
+    """The parts, one after another: before the first that is measured in turns the other job is waited for, and after
+    the last one this job goes on alone."""
+    last = max((at for at, part in enumerate(parts) if part in IN_TURNS), default=-1)
+    joined = False
+    for at, part in enumerate(parts):
+        if part in IN_TURNS and not joined:
+            record.mark("joined")
+            turns.join()
+            joined = True
+        yield part
+        if at == last:
+            turns.part_ways()
+            record.mark("alone")
+        record.measures["part_turns_s"] = turns.waited_s
 
 
 def _meeting(options: Options, record: Record) -> Callable[[str], None]:
@@ -94,7 +121,8 @@ def _wait_for(go: Path, record: Record) -> None:
 
 
 def _part(job: Job, name: str, function: Callable[[Job], None]) -> None:
-    with job.record.part(name, limit_s=job.options.limit_s):
+    limit_s = job.options.limit_s * (2 if job.turns.together else 1)  # as long again for the other job's turns
+    with job.record.part(name, limit_s=limit_s):
         function(job)
 
 

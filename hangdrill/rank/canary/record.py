@@ -6,7 +6,7 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,8 @@ class Record:
     failed: dict[str, str] = field(default_factory=dict)
     times_ns: dict[str, int] = field(default_factory=dict)
     doing: str = "start"
+    waited_s: Callable[[], float] = float
+    """Seconds in all that this rank has waited for another job: no part is to pay for them."""
 
     @classmethod
     def from_environment(cls, out: Path, environ: Mapping[str, str]) -> "Record":
@@ -77,7 +79,7 @@ class Record:
     def part(self, name: str, *, limit_s: float) -> Iterator[None]:
         """Run one part: what it raises is recorded and the next part may be tried; beyond limit_s the process writes
         its stacks beside the record and ends, by a thread of C that needs no GIL."""
-        self.doing, began_s = name, time.perf_counter()
+        self.doing, began_s, waited_s = name, time.perf_counter(), self.waited_s()
         self.save()
         with self.path.with_suffix(".stacks").open("w", encoding="utf-8") as stacks:
             faulthandler.dump_traceback_later(limit_s, exit=True, file=stacks)
@@ -90,5 +92,5 @@ class Record:
                 faulthandler.cancel_dump_traceback_later()
         self.path.with_suffix(".stacks").unlink()
         self.doing = ""
-        self.measures[f"part_{name}_s"] = time.perf_counter() - began_s
+        self.measures[f"part_{name}_s"] = time.perf_counter() - began_s - (self.waited_s() - waited_s)
         self.save()

@@ -8,13 +8,16 @@ disturbed batches; the minimum hangs on a single batch, and the more batches, th
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from hangdrill.rank.canary.device import synchronize
 
-__all__ = ["Timed", "lower_decile", "timed_in_turn", "warm_clocks"]
+if TYPE_CHECKING:
+    from hangdrill.rank.canary.turns import Turns
+
+__all__ = ["Timed", "lower_decile", "timed_operations", "warm_clocks"]
 
 WARM_ROUNDS = 3
 CLOCKS_UP_S = 0.4
@@ -28,18 +31,33 @@ class Timed(NamedTuple):
     batch: int
 
 
-def timed_in_turn(operations: Mapping[str, Timed], device: Any, *, rounds: int) -> dict[str, float]:
+def timed_operations(
+    operations: Mapping[str, Timed], device: Any, *, rounds: int, turns: "Turns", part: str
+) -> dict[str, float]:
     """Seconds of one operation each: the lower decile of its batches, one a round. All ranks make as many."""
     taken_s: dict[str, list[float]] = {name: [] for name in operations}
-    for number in range(WARM_ROUNDS + rounds):
-        for name, (action, batch) in operations.items():
-            synchronize(device)
-            began_s = time.perf_counter()
-            for _ in range(batch):
-                action()
-            synchronize(device)
-            if number >= WARM_ROUNDS:
-                taken_s[name].append((time.perf_counter() - began_s) / batch)
+
+    def make_rounds(count: int, *, keep: bool) -> None:
+        for _ in range(count):
+            for name, (action, batch) in operations.items():
+                synchronize(device)
+                began_s = time.perf_counter()
+                for _ in range(batch):
+                    action()
+                synchronize(device)
+                if keep:
+                    taken_s[name].append((time.perf_counter() - began_s) / batch)
+
+    make_rounds(WARM_ROUNDS, keep=False)
+    if turns.together:
+        turns.open(part)
+        for number in range(rounds):
+            with turns.block(part, number):
+                make_rounds(1, keep=False)  # the other job was here
+                make_rounds(1, keep=True)
+        turns.close(part)
+    else:
+        make_rounds(rounds, keep=True)
     return {name: lower_decile(numbers) for name, numbers in taken_s.items()}
 
 

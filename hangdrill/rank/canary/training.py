@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from math import ceil
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["PARTS", "batch_of", "data_parallel", "descend", "model_of", "timed_steps"]
 
 WARM_STEPS = 3
+BLOCKS = 60
+BLOCK_STEPS = 2
+"""Where two jobs take turns: blocks, and how many timed steps each has at least. Many short ones: how the threads of a
+job come to lie on the cores of a busy host changes from block to block, and stays as it is within one."""
 RATE = 1e-3
 MICROBATCHES = 2
 Step = Callable[[], None]
@@ -23,7 +29,7 @@ Step = Callable[[], None]
 
 def sizes(job: "Job") -> tuple[int, int]:
     """(batch, width)."""
-    return (64, 2048) if job.large else (8, 64)
+    return (64, 2048) if job.large else (256, 256)
 
 
 def model_of(job: "Job") -> Any:
@@ -52,17 +58,50 @@ def descend(model: Any) -> None:
 
 
 def timed_steps(job: "Job", name: str, step: Step) -> None:
-    """Record `name`_step_s, the mean of --steps steps one after another, and how many steps were made in all."""
+    """Record `name`_step_s and how many steps were made in all.
+
+    One after another, it is the mean of --steps steps; in turns with another job, of as many or more, in blocks, of
+    which the slowest and the fastest tenth do not count.
+    """
     for _ in range(WARM_STEPS):
         step()
     synchronize(job.device)
     job.meet(name)
+    if job.turns.together:
+        means_s, made = _in_blocks(job, name, step)
+    else:
+        means_s, made = [_mean_s(job, step, job.options.steps)], job.options.steps
+    job.record.measures[f"{name}_step_s"] = middle_mean(means_s)
+    job.record.measures[f"{name}_steps"] = WARM_STEPS + made
+
+
+def _in_blocks(job: "Job", name: str, step: Step) -> tuple[list[float], int]:
+    """(the mean of each block, how many steps were made)."""
+    each = max(BLOCK_STEPS, ceil(job.options.steps / BLOCKS))
+    means_s = []
+    job.turns.open(name)
+    for number in range(BLOCKS):
+        with job.turns.block(name, number):
+            step()  # the other job was here
+            means_s.append(_mean_s(job, step, each))
+    job.turns.close(name)
+    return means_s, BLOCKS * (1 + each)
+
+
+def middle_mean(numbers: list[float]) -> float:
+    """The mean without the largest and the smallest tenth. ValueError of none."""
+    out = len(numbers) // 10
+    return mean(sorted(numbers)[out : len(numbers) - out])
+
+
+def _mean_s(job: "Job", step: Step, count: int) -> float:
+    """Seconds of a step, over `count` of them."""
+    synchronize(job.device)
     began_s = time.perf_counter()
-    for _ in range(job.options.steps):
+    for _ in range(count):
         step()
     synchronize(job.device)
-    job.record.measures[f"{name}_step_s"] = (time.perf_counter() - began_s) / job.options.steps
-    job.record.measures[f"{name}_steps"] = WARM_STEPS + job.options.steps
+    return (time.perf_counter() - began_s) / count
 
 
 def plain_step(model: Any, inputs: Any) -> Step:
