@@ -123,7 +123,7 @@ def _stack(record: StackRecord, environ: Mapping[str, str], python: str | None, 
         return Answer(question="stack", verdict=Verdict.UNKNOWN, detail=detail, mend="make the certification again")
     now = read_stack(
         record.name,
-        python or record.python,
+        record.python if python is None else python,
         env=record.env,
         environ=environ,
         interrupt=interrupt,

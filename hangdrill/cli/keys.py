@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hangdrill.cli.output import console, print_json, write_file
+from hangdrill.cli.output import console, print_json, refuse_empty, write_file
 
 __all__ = ["keygen", "sign", "verify"]
 
@@ -115,6 +115,7 @@ def verify(
     from hangdrill.drill.waiting import Interrupt, handling_signals
     from hangdrill.report.certifying import print_verification
 
+    refuse_empty(python=python)
     with Interrupt() as interrupt, handling_signals(interrupt):
         found = verify_receipt(
             _signed_in(receipt),

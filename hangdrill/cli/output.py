@@ -23,6 +23,7 @@ __all__ = [
     "default_out_dir",
     "print_json",
     "python_of",
+    "refuse_empty",
     "show_result",
     "write_file",
     "write_reports",
@@ -58,8 +59,17 @@ def _columns() -> int | None:
     return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
 
 
+def refuse_empty(**options: str | None) -> None:
+    """click.UsageError for an option that was given as "": mostly a variable of a shell that is not set, and its
+    default would be another Python, or this host instead of an image."""
+    for name, text in options.items():
+        if text is not None and not text.strip():
+            raise click.UsageError(f"--{name} is empty: give it a value, or leave it out.")
+
+
 def python_of(option: str | None, environ: Mapping[str, str]) -> str:
     """The Python of the ranks: the option, HANGDRILL_PYTHON, or the one that runs hangdrill."""
+    refuse_empty(python=option)
     return option or environ.get(PYTHON_VARIABLE) or sys.executable
 
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hangdrill.cli.hosts import check_jobs, host_options, serve, take_host_words, with_nnodes
-from hangdrill.cli.output import console, default_out_dir, print_json, python_of, show_result, write_reports
+from hangdrill.cli.output import (
+    console,
+    default_out_dir,
+    print_json,
+    python_of,
+    refuse_empty,
+    show_result,
+    write_reports,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,6 +93,7 @@ def run(
     SCENARIO is a shipped name (quick/ddp-hold), a group (quick, faults), a pattern ('faults/ddp-*'), a file or a
     directory.
     """
+    refuse_empty(python=python, launcher=launcher, image=image)
     hosts = take_host_words(words)
     words["nnodes"] = hosts.nnodes if words["script"] or words["workload"] else None
     items = _with_launcher(

@@ -5,7 +5,7 @@ import os
 
 import click
 
-from hangdrill.cli.output import console, print_json, python_of
+from hangdrill.cli.output import console, print_json, python_of, refuse_empty
 
 __all__ = ["stack"]
 
@@ -44,6 +44,9 @@ def stack(
 
     if math.isnan(deadline_s):
         raise click.UsageError("--deadline-s nan: it must be a number of seconds")
+    refuse_empty(image=image)
+    if python is not None and not python.strip():
+        raise click.UsageError("PYTHON is empty: name the Python of an environment, or leave it out.")
     env = dict(_pair(text) for text in variables)
     if mounts and not image:
         raise click.UsageError("--mount is for --image: a Python of this host sees its files.")

@@ -232,3 +232,29 @@ def test_ctrl_c_ends_it_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
     pid = int((tmp_path / "pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_an_empty_python_is_not_the_one_that_the_receipt_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--python "$(command -v python)"` in a job that has none: the receipt's own Python is another stack's."""
+    run_command(["keygen", str(tmp_path / "k")])
+    python = fake_python(tmp_path / "python")
+    made = receipt(verdict=Verdict.PASS)
+    certified = msgspec.structs.replace(made, candidate=msgspec.structs.replace(made.candidate, python=python))
+    file = tmp_path / "r.json"
+    file.write_bytes(sign_receipt(certified, tmp_path / "k", passphrase=lambda: None))
+    words = ["verify", str(file), "--key", str(tmp_path / "k.pub"), "--at", "2026-12-01"]
+    assert run_command(words) == 0
+    for empty in ("", " "):
+        capsys.readouterr()
+        assert run_command([*words, "--python", empty]) == 64
+        told = capsys.readouterr()
+        assert (told.out, "--python is empty" in told.err) == ("", True)
+
+
+@pytest.mark.parametrize("words", [["stack", ""], ["stack", "--image", ""]], ids=["python", "image"])
+def test_a_stack_without_a_name_is_not_hangdrills_own(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(words) == 64
+    told = capsys.readouterr()
+    assert (told.out, "is empty" in told.err) == ("", True)

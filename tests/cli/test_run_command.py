@@ -153,3 +153,13 @@ def test_help_names_every_launcher(capsys):
     assert run_command(["run", "--help"]) == 0
     told = capsys.readouterr().out
     assert [launcher.value for launcher in LauncherName if launcher.value not in told] == []
+
+
+@pytest.mark.parametrize("option", ["image", "launcher", "python"])
+def test_an_option_that_is_given_without_a_word_is_not_left_out(
+    runs: Runs, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--image "$IMAGE"`, and IMAGE is not set: the ranks would run on this host."""
+    assert run_command(["run", "quick/ddp-hold", f"--{option}", ""]) == 64
+    assert f"--{option} is empty" in capsys.readouterr().err
+    assert runs.calls == []
