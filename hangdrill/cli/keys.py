@@ -54,7 +54,7 @@ def _new_passphrase() -> bytes:
 def sign(receipt: Path, *, key: Path) -> None:
     """Add your signature to a signed receipt (OUT/receipt.dsse.json, or OUT): read its page, and verify it, before.
 
-    The signatures that are there stay. A checklist beside it is written again, with the ids of all keys.
+    The signatures that are there stay. Its checklist beside it is written again, with the ids of all keys.
     """
     from hangdrill.certify.signing import SignatureProblem, add_signature, read_statement, signed_by
     from hangdrill.certify.verifying import has_expired, read_bytes
@@ -71,7 +71,7 @@ def sign(receipt: Path, *, key: Path) -> None:
     write_file(receipt, envelope)
     found, ids = read_statement(envelope).predicate, signed_by(envelope)
     for name, page in (("checklist.md", checklist_markdown), ("checklist.html", checklist_html)):
-        if (receipt.parent / name).is_file():
+        if _is_page_of(receipt.parent / name, found.id):
             write_file(receipt.parent / name, page(found, key_id=ids).encode())
     click.echo(f"{found.verdict.value.upper()}  {found.title}, valid until {found.valid_until}")
     click.echo(f"signed with the keys {ids}")
@@ -132,6 +132,14 @@ def verify(
     else:
         print_verification(console(), found)
     return int(found.verdict.exit_code)
+
+
+def _is_page_of(page: Path, receipt_id: str) -> bool:
+    """Whether it is a checklist of this receipt; a file that only has its name is somebody's own."""
+    try:
+        return page.is_file() and receipt_id in page.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _signed_in(receipt: Path) -> Path:

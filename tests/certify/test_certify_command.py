@@ -258,3 +258,14 @@ def test_a_stack_without_a_name_is_not_hangdrills_own(words: list[str], capsys: 
     assert run_command(words) == 64
     told = capsys.readouterr()
     assert (told.out, "is empty" in told.err) == ("", True)
+
+
+@pytest.mark.parametrize("text", [b"- [ ] call Kim\n", b"\xff\xfe"], ids=["text", "bytes"])
+def test_a_checklist_of_somebody_else_is_left_alone(tmp_path: Path, text: bytes) -> None:
+    for key in ("k", "l"):
+        run_command(["keygen", str(tmp_path / key)])
+    (tmp_path / "r.json").write_bytes(sign_receipt(receipt(), tmp_path / "k", passphrase=lambda: None))
+    for name in ("checklist.md", "checklist.html"):
+        (tmp_path / name).write_bytes(text)
+    assert run_command(["sign", str(tmp_path / "r.json"), "--key", str(tmp_path / "l")]) == 0
+    assert [(tmp_path / name).read_bytes() for name in ("checklist.md", "checklist.html")] == [text, text]
