@@ -74,6 +74,7 @@ def _is_unsigned(data: bytes) -> bool:
 
 class _Named(msgspec.Struct):
     schema: str = ""
+    id: str = ""
 
 
 def read_bytes(file: Path) -> bytes:
@@ -158,20 +159,22 @@ def _stale(found: tuple[Change, ...]) -> str:
 
 
 def _evidence(receipt: Receipt, home: Path) -> tuple[Answer, ...]:
-    """The files that the receipt names, and receipt.json, which `compare` and people read. Where none lies beside it,
-    it travels alone, and the question is not asked."""
+    """The files that the receipt names, and receipt.json, which `compare` and people read. Where none of them lies
+    beside it, it travels alone, and the question is not asked; one of another certification is none of them."""
     same = {one.path: _is_same(one, home) for one in receipt.artifacts}
     there = [path for path, is_same in same.items() if is_same is not None]
     changed = [path for path, is_same in same.items() if is_same is False]
-    if not there:
-        return ()
-    if not _is_its_text(home / "receipt.json", receipt):
+    text = home / "receipt.json"
+    if (there or _is_of(text, receipt)) and not _is_its_text(text, receipt):
         changed.append("receipt.json")
+    if not there and not changed:
+        return ()
     verdict, detail, mend = Verdict.PASS, f"all {len(there)} files beside the receipt have their hashes", ""
     if changed:
         named = ", ".join(changed[:MOST_NAMED])
         verdict, mend = Verdict.FAIL, "find out who changed them"
         detail = f"{len(changed)} of {len(same)} files are not what was certified: {named}"
+        detail = detail if there else f"{named} is not what was signed"
     elif len(there) < len(same):
         absent = [path for path in same if path not in there]
         verdict, mend = (
@@ -202,7 +205,15 @@ def _is_its_text(file: Path, receipt: Receipt) -> bool:
         return msgspec.json.decode(file.read_bytes(), type=Receipt) == receipt if file.is_file() else True
     except OSError:
         return True
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _is_of(file: Path, receipt: Receipt) -> bool:
+    """Whether receipt.json is of this certification, whatever else it says."""
+    try:
+        return file.is_file() and msgspec.json.decode(file.read_bytes(), type=_Named).id == receipt.id
+    except (OSError, msgspec.DecodeError, RecursionError):
         return False
 
 

@@ -176,3 +176,22 @@ def test_no_receipt_is_one_clear_error(signed: Signed) -> None:
     signed.file.unlink()
     with pytest.raises(UsageError, match="cannot read the receipt"):
         signed.verify()
+
+
+def test_a_receipt_json_alone_beside_it_must_say_the_same_too(signed: Signed) -> None:
+    text, made = signed.home / "receipt.json", receipt()
+    text.write_bytes(msgspec.json.encode(made))
+    assert "evidence" not in signed.answers()
+    text.write_bytes(msgspec.json.encode(msgspec.structs.replace(made, title="all is well")))
+    assert signed.answers()["evidence"] is Verdict.FAIL
+    for other in (msgspec.json.encode(msgspec.structs.replace(made, id="another")), b"{", b"[" * 100_000):
+        text.write_bytes(other)
+        assert "evidence" not in signed.answers()
+
+
+def test_a_receipt_json_of_lists_without_end_is_not_what_was_signed(signed: Signed) -> None:
+    evidence = signed.home / "plan.toml"
+    evidence.write_text("1")
+    signed.sign(receipt(artifacts=(evidence_file(evidence, signed.home),)))
+    (signed.home / "receipt.json").write_bytes(b'{"more": ' + b"[" * 100_000)
+    assert signed.answers()["evidence"] is Verdict.FAIL
