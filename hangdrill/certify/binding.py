@@ -10,6 +10,7 @@ import msgspec
 from hangdrill.certify.binding_judge import ATTEMPTS, CPU_ATTEMPTS, Answer, Attempt, Tried, judge_attempt, judge_pair
 from hangdrill.certify.canary_jobs import CanaryJob, run_canary
 from hangdrill.certify.canary_records import CanaryRun
+from hangdrill.certify.canary_runs import run_of_stack
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Topology
@@ -119,7 +120,7 @@ class BindingCell:
             ),
             context.interrupt,
         )
-        return judge_attempt(attempt, run)
+        return judge_attempt(attempt, run_of_stack(run, context.stacks[stack]))
 
     def _with_legacy(self, context: CellContext, attempt: Attempt, new: Tried, runs: dict[str, CanaryRun]) -> str:
         """Several GPUs in one process need the old implementation: whether that still helps is tried too."""

@@ -13,6 +13,7 @@ import msgspec
 from hangdrill.certify.checkpoint_jobs import Action, Job, JobEnd, built_in_command, run_job, script_command
 from hangdrill.certify.checkpoint_notes import Note, note_files, read_notes
 from hangdrill.certify.places import HERE, Place
+from hangdrill.certify.stacks import require_torch
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.receipt import CheckpointOutcome
 
@@ -41,12 +42,14 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrillStack(msgspec.Struct, frozen=True, kw_only=True):
-    """A stack of the table. environ: of its jobs, whole. missing: why it cannot run any; empty when it can."""
+    """A stack of the table. environ: of its jobs, whole. missing: why it cannot run any; empty when it can. torch: what
+    its ranks must have; empty for any."""
 
     name: str
     python: str
     environ: dict[str, str]
     missing: str = ""
+    torch: str = ""
     place: Place = HERE
 
 
@@ -124,7 +127,8 @@ def try_all(
     interrupt: Interrupt,
     keeper: Keeper | None = None,
 ) -> dict[str, Attempt]:
-    """Try each, by its name; notes and logs go to `work_dir`. Raises MachineError, UsageError, Interrupted."""
+    """Try each, by its name; notes and logs go to `work_dir`. Raises MachineError, also when a rank had another torch
+    than the stack, UsageError, Interrupted."""
     work_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     ranks = 1 if action == "read" else options.ranks
     keeper = keeper or NoopKeeper()
@@ -140,6 +144,8 @@ def try_all(
         end = run_job(job, interrupt)
         for task in batch:
             attempt = _attempt(work_dir / task.name, task.variant, end, log, ranks)
+            for note in attempt.notes.values():
+                require_torch(stack.name, stack.torch, note.torch, rank=note.rank)
             found[task.name] = attempt
             keeper.keep(task, attempt)
             if attempt.trouble is not None:

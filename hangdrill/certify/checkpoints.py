@@ -152,6 +152,7 @@ def _stack(context: CellContext, name: str) -> DrillStack:
         python=stack.python,
         environ=context.job_environ(name),
         missing=stack.missing,
+        torch=stack.torch,
         place=context.place_of(name),
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
-from hangdrill.certify.drills import placed
+from hangdrill.certify.drills import placed, require_own_torch
 from hangdrill.certify.stacks import CANDIDATE
 from hangdrill.drill.run import run_drill
 from hangdrill.model.certify_plan import CertifyPlan
@@ -69,6 +69,7 @@ class RecorderOff(msgspec.Struct, frozen=True, kw_only=True):
             listener=context.listener,
             interrupt=context.interrupt,
         )
+        require_own_torch(run_dir, context.stacks[CANDIDATE])
         artifacts = context.evidence(*(run_dir / name for name in ("result.json", "plan.json", "journal.jsonl")))
         paths = tuple(file.path for file in artifacts)
         control = _judged(self.id, result, paths)

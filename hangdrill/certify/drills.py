@@ -1,7 +1,8 @@
 """Hang evidence, by real drills: the candidate's over the collector's road, and what torch leaves alone on both stacks.
 
 The collector's drills must PASS. What torch does alone is compared: a rank whose dump the baseline leaves and the
-candidate does not is a difference. On gloo torch leaves none on either: that is said, and is no difference.
+candidate does not is a difference. On gloo torch leaves none on either: that is said, and is no difference. A drill
+whose ranks had another torch than the stack says nothing of the stack.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,9 @@ import msgspec
 
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
 from hangdrill.certify.places import scenario_in
-from hangdrill.certify.stacks import BASELINE, CANDIDATE
+from hangdrill.certify.stacks import BASELINE, CANDIDATE, Stack
+from hangdrill.drill.control import ControlReader
+from hangdrill.drill.layout import RunLayout
 from hangdrill.drill.run import run_drill
 from hangdrill.model.certify_plan import CertifyPlan, Topology
 from hangdrill.model.receipt import Difference, EvidenceFile, Item, Line
@@ -31,6 +34,7 @@ __all__ = [
     "hold_scenario",
     "line_of_drill",
     "placed",
+    "require_own_torch",
 ]
 
 ARRIVAL = "every-rank-dumped"
@@ -186,7 +190,8 @@ def hold_scenario(
 def drill_on(
     context: CellContext, stack: str, scenario: Scenario, *, name: str, cwd: Path | None = None
 ) -> tuple[DrillResult, tuple[EvidenceFile, ...]]:
-    """Run it on that stack, in the cell's directory. cwd: of a script's job. Raises MachineError, Interrupted."""
+    """Run it on that stack, in the cell's directory. cwd: of a script's job. Raises MachineError, also when a rank had
+    another torch than the stack, and Interrupted."""
     run_dir = context.cell_dir / name
     scenario, environ = placed(context, stack, scenario)
     result = run_drill(
@@ -199,7 +204,14 @@ def drill_on(
         interrupt=context.interrupt,
         cwd=cwd,
     )
+    require_own_torch(run_dir, context.stacks[stack])
     return result, context.evidence(*(run_dir / file for file in FILES if (run_dir / file).is_file()))
+
+
+def require_own_torch(run_dir: Path, stack: Stack) -> None:
+    """MachineError when a rank of the drill had another torch than the stack's fingerprint, by its own report."""
+    for facts in ControlReader(RunLayout(run_dir).control).facts().values():
+        stack.require_torch(facts.torch, rank=facts.rank, host=facts.host)
 
 
 def placed(context: CellContext, stack: str, scenario: Scenario) -> tuple[Scenario, Mapping[str, str]]:

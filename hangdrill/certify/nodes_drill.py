@@ -11,7 +11,7 @@ import msgspec
 import hangdrill
 from hangdrill.certify.canary_nodes import refuse_images
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
-from hangdrill.certify.drills import FILES, IMPORT_S, hold_scenario, line_of_drill
+from hangdrill.certify.drills import FILES, IMPORT_S, hold_scenario, line_of_drill, require_own_torch
 from hangdrill.certify.nodes_job import NodesJob, run_on_nodes
 from hangdrill.certify.nodes_launcher import NodesLauncher
 from hangdrill.certify.nodes_look import named_of, nodes_of
@@ -75,6 +75,7 @@ class NodesDrillCell:
             interrupt=context.interrupt,
             launcher=NodesLauncher(nodes_of(context), named=named_of(context, CANDIDATE)),
         )
+        require_own_torch(run_dir, context.stacks[CANDIDATE])
         files = context.evidence(*(run_dir / file for file in FILES if (run_dir / file).is_file()))
         line = line_of_drill(self.claims[0], result, files)
         return CellResult(id=self.id, topology=self.topology, lines=(line,), artifacts=files)

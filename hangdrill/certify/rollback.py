@@ -11,6 +11,7 @@ import msgspec
 
 from hangdrill.certify.canary_jobs import CanaryJob, run_canary
 from hangdrill.certify.canary_records import CanaryRun
+from hangdrill.certify.canary_runs import run_of_stack
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
 from hangdrill.certify.drills import drill_on, hold_scenario, line_of_drill
 from hangdrill.certify.rollback_judge import (
@@ -117,7 +118,7 @@ class RollbackCell:
         """With a group of that backend where there are GPUs; else on gloo, to see what torch has registered."""
         work = context.plan.workload
         with_gpus = _gpus(context) >= work.nproc_per_node
-        return run_canary(
+        run = run_canary(
             CanaryJob(
                 python=context.stacks[CANDIDATE].python,
                 environ=context.job_environ(CANDIDATE),
@@ -132,6 +133,7 @@ class RollbackCell:
             ),
             context.interrupt,
         )
+        return run_of_stack(run, context.stacks[CANDIDATE])
 
     def _hang(
         self, context: CellContext, claim: Claim, proven: dict[str, Proven]

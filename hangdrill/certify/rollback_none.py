@@ -8,6 +8,7 @@ import msgspec
 
 from hangdrill.certify.canary_jobs import CanaryJob, run_canary
 from hangdrill.certify.canary_records import CanaryRun
+from hangdrill.certify.canary_runs import run_of_stack
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan
@@ -72,7 +73,7 @@ class NothingReplacedCell:
 
     def _run_one(self, context: CellContext, stack: str) -> CanaryRun:
         work = context.plan.workload
-        return run_canary(
+        run = run_canary(
             CanaryJob(
                 python=context.stacks[stack].python,
                 environ=context.job_environ(stack),
@@ -84,6 +85,7 @@ class NothingReplacedCell:
             ),
             context.interrupt,
         )
+        return run_of_stack(run, context.stacks[stack])
 
     def _mend(self, verdict: Verdict) -> str:
         if verdict is Verdict.FAIL:

@@ -7,6 +7,7 @@ looked at is what torch has registered in each of them, which is what an NCCL gr
 from collections.abc import Iterator
 
 from hangdrill.certify.canary_jobs import CanaryJob, run_canary
+from hangdrill.certify.canary_runs import run_of_stack
 from hangdrill.certify.cells import CellContext
 from hangdrill.certify.rollback_judge import NEW_DEFAULT_SINCE, ROADS, judge_rank, release_of
 from hangdrill.certify.stacks import CANDIDATE
@@ -42,6 +43,7 @@ def plant_controls(context: CellContext) -> Iterator[Control]:
             ),
             context.interrupt,
         )
+        run_of_stack(run, context.stacks[CANDIDATE])
         for name, (rank, _) in plants.items():
             verdict, proof = judge_rank(ROADS["variable"], rank, run.of_attempt().get(rank))
             claim = f"a rank whose fallback is broken ({name}) is found"

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from hangdrill.model.errors import MachineError
 from hangdrill.model.fingerprint import Fingerprint
 from hangdrill.model.receipt import StackRecord
 
-__all__ = ["BASELINE", "CANDIDATE", "Stack"]
+__all__ = ["BASELINE", "CANDIDATE", "Stack", "require_torch"]
 
 BASELINE, CANDIDATE = "baseline", "candidate"
 
@@ -47,6 +48,10 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
         """Its torch, "2.15.0+cu132", or empty."""
         return self.fingerprint.torch if self.fingerprint is not None else ""
 
+    def require_torch(self, seen: str, *, rank: int, host: str = "") -> None:
+        """MachineError when a rank of its job had another torch than its fingerprint. seen: what the rank said."""
+        require_torch(self.name, self.torch, seen, rank=rank, host=host)
+
     def environ(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment for a job of this stack: the stack's variables over the given ones."""
         return {**environ, **self.env}
@@ -64,3 +69,12 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
             image=self.image,
             mounts=self.mounts,
         )
+
+
+def require_torch(name: str, torch: str, seen: str, *, rank: int, host: str = "") -> None:
+    """MachineError when a rank had another torch than the named stack: on another node, or by a variable of the plan. A
+    rank that did not say its torch, and a stack of which it is not known, are left to the lines."""
+    if torch and seen not in ("", torch):
+        what = f"rank {rank} on {host or 'this host'} had torch {seen}, and the {name} is {torch}"
+        hint = "install the same stack on every node, and let no variable of the plan name another torch"
+        raise MachineError(what, next_step=hint)

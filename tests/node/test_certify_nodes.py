@@ -24,6 +24,7 @@ from hangdrill.drill.waiting import Interrupt, Waiter
 from hangdrill.launchers.agent_path import prepare_agent_path
 from hangdrill.model.certify_plan import CertifyPlan, Measure, NodesPlan, StackPlan, Topology, WorkPlan
 from hangdrill.model.errors import Interrupted
+from hangdrill.model.fingerprint import Fingerprint
 from hangdrill.model.verdict import Verdict
 from hangdrill.report.progress import NoopListener
 
@@ -63,6 +64,13 @@ def context_on(directory: Path, nodes: NodesPlan) -> CellContext:
         interrupt=Interrupt(),
         listener=NoopListener(),
     )
+
+
+def with_torch(context: CellContext, torch: str) -> CellContext:
+    """The stacks have a fingerprint, which says this."""
+    found = Fingerprint(python="3.12.0", torch=torch)
+    stacks = {name: msgspec.structs.replace(stack, fingerprint=found) for name, stack in context.stacks.items()}
+    return msgspec.structs.replace(context, stacks=stacks)
 
 
 def measured_on(directory: Path, nodes: NodesPlan) -> CellResult:
@@ -219,7 +227,9 @@ def test_a_killed_controller_leaves_nothing_on_any_node_for_long(hosts, tmp_path
 
 @pytest.mark.torchrun
 def test_a_hang_over_two_hosts_leaves_every_dump_and_names_the_rank_of_the_last_node(hosts):
-    context = context_on(hosts.shared, nodes_of(hosts))
+    import torch
+
+    context = with_torch(context_on(hosts.shared, nodes_of(hosts)), str(torch.__version__))
     result = run_cell(NodesDrillCell(context.plan), context)
     assert result.why_not == ""
     (line,) = result.lines
@@ -227,6 +237,15 @@ def test_a_hang_over_two_hosts_leaves_every_dump_and_names_the_rank_of_the_last_
     recorded = msgspec.json.decode((hosts.shared / "work/run/result.json").read_bytes())
     assert recorded["expected_culprits"] == [1]
     assert (hosts.a.processes(), hosts.b.processes()) == ([], [])
+
+
+@pytest.mark.torchrun
+def test_a_drill_over_two_hosts_whose_ranks_have_another_torch_says_nothing_of_the_stack(hosts):
+    context = with_torch(context_on(hosts.shared, nodes_of(hosts)), "2.15.0+of.another.build")
+    result = run_cell(NodesDrillCell(context.plan), context)
+    assert "rank 0 on host-" in result.why_not
+    assert "and the candidate is 2.15.0+of.another.build" in result.why_not
+    assert [line.verdict for line in result.lines] == [Verdict.UNKNOWN]
 
 
 def test_a_drill_without_hangdrill_on_a_node_says_how_to_drill_by_hand(hosts):
