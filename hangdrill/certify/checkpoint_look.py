@@ -3,7 +3,8 @@
 With the manifest of when it was saved the answer is certain. Without one: `.metadata` is written last, so without it
 the save never ended; it says which bytes of which file hold what, so a missing or cut file shows; and torch.save keeps
 a checksum of each tensor's bytes, which torch itself does not look at when it reads. Of `.metadata` and of the padding
-between tensors nobody keeps a checksum.
+between tensors nobody keeps a checksum. What cannot be read, or is too large to be read here, is not called damaged:
+nothing is known of it.
 """
 
 import io
@@ -23,6 +24,8 @@ from hangdrill.certify.checkpoint_metadata import MetadataError, Part, StoredMet
 __all__ = ["METADATA", "CheckpointState", "Look", "look"]
 
 METADATA = ".metadata"
+PROVE_IT = "restore it with the stack that saved it, or compare its files with their sha256 of when it was saved"
+READ_IT = "look as a user who may read it; check the disk"
 
 
 class CheckpointState(Enum):
@@ -33,15 +36,19 @@ class CheckpointState(Enum):
     """Something is missing or cut, or the save never ended."""
     DAMAGED = "damaged"
     """Other bytes than were written."""
+    UNKNOWN = "unknown"
+    """Nobody could look, or it would take too much memory."""
     ELSE = "no checkpoint"
     """Nothing that torch.distributed.checkpoint writes."""
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """problems: a sentence each. form: as in StoredMetadata; empty when it was not read. parts: tensors and values."""
+    """problems: a sentence each. next_step: how to find out what is unknown. form: as in StoredMetadata; empty when it
+    was not read. parts: tensors and values."""
 
     state: CheckpointState
     problems: tuple[str, ...] = ()
+    next_step: str = ""
     form: str = ""
     parts: int = 0
     unproven: int = 0
@@ -63,7 +70,7 @@ def look(directory: Path, manifest: Manifest | None = None) -> Look:
             return Look(state=CheckpointState.DAMAGED, problems=changes.altered)
     found = _own_look(directory)
     if manifest is not None and found.state is not CheckpointState.PARTIAL:
-        return msgspec.structs.replace(found, state=CheckpointState.WHOLE, problems=(), unproven=0)
+        return msgspec.structs.replace(found, state=CheckpointState.WHOLE, problems=(), next_step="", unproven=0)
     return found
 
 
@@ -74,13 +81,16 @@ def _own_look(directory: Path) -> Look:
         if not path.is_file():
             return _without_metadata(directory)
         stored = read_metadata(path)
+        lost = tuple(_lost(directory, stored))
+        damaged, unproven = _damaged(directory, stored) if not lost else ((), 0)
     except OSError as error:
-        return Look(state=CheckpointState.DAMAGED, problems=(f"{METADATA} cannot be read: {error.strerror}",))
+        problem = f"{Path(error.filename or path).name} cannot be read: {error.strerror}"
+        return Look(state=CheckpointState.UNKNOWN, problems=(problem,), next_step=READ_IT)
     except MetadataError as error:
-        state = CheckpointState.PARTIAL if error.is_cut else CheckpointState.DAMAGED
-        return Look(state=state, problems=(f"{METADATA}: {error}",))
-    lost = tuple(_lost(directory, stored))
-    damaged, unproven = _damaged(directory, stored) if not lost else ((), 0)
+        problems = (f"{METADATA}: {error}",)
+        if error.is_too_large:
+            return Look(state=CheckpointState.UNKNOWN, problems=problems, next_step=PROVE_IT)
+        return Look(state=CheckpointState.PARTIAL if error.is_cut else CheckpointState.DAMAGED, problems=problems)
     state = CheckpointState.PARTIAL if lost else CheckpointState.DAMAGED if damaged else CheckpointState.WHOLE
     return Look(state=state, problems=lost or damaged, form=stored.form, parts=len(stored.parts), unproven=unproven)
 
@@ -105,16 +115,23 @@ def _lost(directory: Path, stored: StoredMetadata) -> Iterator[str]:
 
 
 def _damaged(directory: Path, stored: StoredMetadata) -> tuple[tuple[str, ...], int]:
-    """The parts whose bytes do not fit their checksum, and how many have none."""
+    """The parts whose bytes do not fit their checksum, and how many have none. OSError, which names the file, when one
+    cannot be read and nothing is wrong with the others."""
     problems: list[str] = []
     unproven = 0
+    unread: OSError | None = None
     for file, parts in groupby(stored.parts, key=lambda part: part.file):
-        with (directory / file).open("rb") as opened:
-            for part in parts:
-                if not part.is_plain or not file.endswith(".distcp"):
-                    unproven += 1
-                elif why := _damage_of(opened, part):
-                    problems.append(f"{file}, {part.name} at byte {part.offset}: {why}")
+        try:
+            with (directory / file).open("rb") as opened:
+                for part in parts:
+                    if not part.is_plain or not file.endswith(".distcp"):
+                        unproven += 1
+                    elif why := _damage_of(opened, part):
+                        problems.append(f"{file}, {part.name} at byte {part.offset}: {why}")
+        except OSError as error:
+            unread = OSError(error.errno, error.strerror, str(directory / file))
+    if unread is not None and not problems:
+        raise unread
     return tuple(problems), unproven
 
 

@@ -26,11 +26,12 @@ OLD_FORM_VALUES = 5
 
 
 class MetadataError(Exception):
-    """The file is not a whole `.metadata`; says why. is_cut: its end is missing."""
+    """The file is not a whole `.metadata`; says why. is_cut: its end is missing. is_too_large: it may be whole, and is
+    not read."""
 
-    def __init__(self, why: str, *, is_cut: bool = False) -> None:
+    def __init__(self, why: str, *, is_cut: bool = False, is_too_large: bool = False) -> None:
         super().__init__(why)
-        self.is_cut = is_cut
+        self.is_cut, self.is_too_large = is_cut, is_too_large
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +97,9 @@ class _Reader(pickle.Unpickler):
 
 
 def read_metadata(path: Path) -> StoredMetadata:
-    """Raises MetadataError when the file is cut, damaged or something else, OSError when it cannot be read."""
-    if path.stat().st_size > MAX_METADATA_BYTES:
-        raise MetadataError(f"it has more than {MAX_METADATA_BYTES} bytes")
+    """Raises MetadataError when the file is cut, damaged, too large or something else; OSError when unreadable."""
+    if (size := path.stat().st_size) > MAX_METADATA_BYTES:
+        raise MetadataError(f"it has {size} bytes, and hangdrill reads {MAX_METADATA_BYTES} at most", is_too_large=True)
     root = _unpickled(path)
     fields = root.state if isinstance(root, _Stub) else None
     stored = fields.get("storage_data") if isinstance(fields, dict) else None
@@ -117,6 +118,8 @@ def _unpickled(path: Path) -> object:
     except MetadataError:
         raise
     except PickleTrouble as error:
+        if error.is_too_large:
+            raise MetadataError(str(error), is_too_large=True) from error
         why = "it is cut" if error.is_cut else f"it is no readable pickle: {error}"
         raise MetadataError(why, is_cut=error.is_cut) from error
     except Exception as error:  # a damaged pickle can raise nearly anything

@@ -49,6 +49,7 @@ OF_STATE = {
     CheckpointState.PARTIAL: CheckpointOutcome.PARTIAL,
     CheckpointState.DAMAGED: CheckpointOutcome.DAMAGED,
     CheckpointState.ELSE: CheckpointOutcome.PARTIAL,
+    CheckpointState.UNKNOWN: CheckpointOutcome.UNKNOWN,
 }
 
 
@@ -261,9 +262,10 @@ def _place(saved: SavedCheckpoint, stack: DrillStack) -> Path:
 
 
 def _look_at(directory: Path, manifest: Manifest | None, *, is_script: bool) -> Look:
-    """What a script writes need not be DCP's: then only the manifest says whether it is whole."""
+    """What a script writes need not be DCP's, and may be too large to be read here: then only the manifest says whether
+    it is whole, and the restore."""
     found = look(directory, manifest)
-    if is_script and found.state is CheckpointState.ELSE and directory.exists():
+    if is_script and found.state in (CheckpointState.ELSE, CheckpointState.UNKNOWN) and directory.exists():
         return Look(state=CheckpointState.WHOLE)
     return found
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 __all__ = ["MOST_MADE_BYTES", "PickleTrouble", "check_pickle"]
 
 MOST_MADE_BYTES = 8 << 30
-"""What the values may take. Those of torch are estimated at 26 times their file, and take half of it."""
+"""What the values may take. Those of torch are estimated at 26 times their file, and take half of it: what torch wrote
+is read up to some 300 MB."""
 MADE_BYTES = {
     "EMPTY_SET": 216, "FROZENSET": 216, "EMPTY_DICT": 128, "DICT": 128, "EMPTY_LIST": 88, "LIST": 88,
     "NEWOBJ": 240, "NEWOBJ_EX": 240, "REDUCE": 240, "OBJ": 240, "INST": 240, "GLOBAL": 64, "STACK_GLOBAL": 64,
@@ -38,11 +39,11 @@ LINES = {"GLOBAL": 2, "INST": 2}
 
 
 class PickleTrouble(Exception):
-    """It must not be read; says why. is_cut: its end is missing."""
+    """It must not be read; says why. is_cut: its end is missing. is_too_large: nothing else is wrong with it."""
 
-    def __init__(self, why: str, *, is_cut: bool = False) -> None:
+    def __init__(self, why: str, *, is_cut: bool = False, is_too_large: bool = False) -> None:
         super().__init__(why)
-        self.is_cut = is_cut
+        self.is_cut, self.is_too_large = is_cut, is_too_large
 
 
 class _Opcode(NamedTuple):
@@ -92,7 +93,9 @@ def check_pickle(data: bytes) -> None:
 
 def _check_made(made: int) -> None:
     if made > MOST_MADE_BYTES:
-        raise PickleTrouble(f"its values would take some {made >> 30} GB of memory")
+        most = f"{MOST_MADE_BYTES / (1 << 30):.3g}"
+        why = f"its values would take some {made / (1 << 30):.3g} GB of memory, and hangdrill takes {most} at most"
+        raise PickleTrouble(why, is_too_large=True)
 
 
 def _after(data: bytes, at: int, seen: int) -> int:

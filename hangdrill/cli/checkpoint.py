@@ -118,7 +118,8 @@ def look(directory: Path, *, as_json: bool) -> int:
         print_json(found)
     else:
         _print_look(found)
-    return int(ExitCode.PASS if found.is_whole else ExitCode.FAIL)
+    codes = {CheckpointState.WHOLE: ExitCode.PASS, CheckpointState.UNKNOWN: ExitCode.UNKNOWN}
+    return int(codes.get(found.state, ExitCode.FAIL))
 
 
 @checkpoint.command("duplicate")
@@ -130,11 +131,15 @@ def duplicate_command(source: Path, to: Path) -> None:
     Do this with the first checkpoint that a new stack wrote, before an older one is deleted.
     """
     from hangdrill.certify.checkpoint_files import duplicate
+    from hangdrill.certify.checkpoint_look import CheckpointState
     from hangdrill.certify.checkpoint_look import look as look_at
     from hangdrill.model.errors import UsageError
 
     def require_whole(directory: Path, what: str, next_step: str) -> None:
         found = look_at(directory)
+        if found.state is CheckpointState.UNKNOWN:
+            why = f"not copied: nobody can tell whether {what} is whole: {found.problems[0]}"
+            raise UsageError(why, where=str(source), next_step=found.next_step)
         if not found.is_whole:
             why = f"not copied: {what} is {found.state.value}: {found.problems[0]}"
             raise UsageError(why, where=str(source), next_step=next_step)
@@ -209,6 +214,8 @@ def _print_look(found: "Look") -> None:
     click.echo(found.state.value)
     for problem in found.problems:
         click.echo(f"  {problem}")
+    if found.next_step:
+        click.echo(f"  next: {found.next_step}")
     if found.form:
         readers = "torch 2.15 and newer alone" if found.form == "2.15" else "torch 2.14 and older too"
         click.echo(f"  {found.parts} tensors and values, written in a form that can be read by {readers}")

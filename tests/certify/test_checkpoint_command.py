@@ -43,6 +43,17 @@ def test_look_fails_for_damage_and_names_it(whole, capsys):
     assert (found["state"], found["problems"]) == ("partial", ["__0_0.distcp is missing"])
 
 
+def test_a_metadata_too_large_to_be_read_is_exit_code_2_and_is_not_copied(whole, tmp_path, capsys):
+    os.truncate(whole / ".metadata", (1 << 30) + 1)
+    assert run_command(["checkpoint", "look", str(whole)]) == ExitCode.UNKNOWN
+    told = capsys.readouterr().out
+    assert told.startswith("unknown\n  .metadata: it has 1073741825 bytes")
+    assert "next: restore it" in told
+    assert run_command(["checkpoint", "duplicate", str(whole), str(tmp_path / "copy")]) == ExitCode.USAGE
+    assert "nobody can tell whether the checkpoint is whole" in capsys.readouterr().err
+    assert not (tmp_path / "copy").exists()
+
+
 def test_look_at_something_else_is_the_users_mistake(tmp_path, capsys):
     assert run_command(["checkpoint", "look", str(tmp_path)]) == ExitCode.USAGE
     assert "name the directory that holds .metadata" in capsys.readouterr().err

@@ -1,10 +1,12 @@
 """A checkpoint's files: whole, partial or damaged, each in its own words, and never taken for version trouble."""
 
+import os
 import pickle
 
 import pytest
 from checkpoint_cases import load_weight, old_form, save_alone
 
+from hangdrill.certify import checkpoint_metadata, checkpoint_pickle
 from hangdrill.certify.checkpoint_controls import PLANTS, copy_of, file_controls, flip_byte
 from hangdrill.certify.checkpoint_files import sum_files
 from hangdrill.certify.checkpoint_look import CheckpointState, look
@@ -78,6 +80,49 @@ def test_a_changed_metadata_is_damage_when_the_manifest_is_there(whole, broken):
     found = look(broken, sum_files(whole))
     assert found.state is CheckpointState.DAMAGED
     assert ".metadata is not what was saved" in found.problems[0]
+
+
+def too_large_a_file(checkpoint, monkeypatch):
+    """A file with a hole in it: it takes no place on the disk, and nobody may read it."""
+    os.truncate(checkpoint / ".metadata", checkpoint_metadata.MAX_METADATA_BYTES + 1)
+
+
+def too_many_values(checkpoint, monkeypatch):
+    """The whole file, where less memory may be taken than its values are estimated at."""
+    monkeypatch.setattr(checkpoint_pickle, "MOST_MADE_BYTES", 1000)
+
+
+@pytest.mark.parametrize("enlarge", [too_large_a_file, too_many_values])
+def test_a_metadata_that_is_too_large_to_be_read_is_unknown_and_not_damaged(broken, monkeypatch, enlarge):
+    assert look(broken).is_whole  # the control
+    enlarge(broken, monkeypatch)
+    found = look(broken)
+    assert found.state is CheckpointState.UNKNOWN
+    assert "at most" in found.problems[0]
+    assert "restore it with the stack that saved it" in found.next_step
+
+
+def test_a_metadata_of_just_the_largest_size_is_read(broken, monkeypatch):
+    size = (broken / ".metadata").stat().st_size
+    monkeypatch.setattr(checkpoint_metadata, "MAX_METADATA_BYTES", size)
+    assert look(broken).is_whole
+    monkeypatch.setattr(checkpoint_metadata, "MAX_METADATA_BYTES", size - 1)
+    assert look(broken).state is CheckpointState.UNKNOWN
+
+
+def test_one_that_is_too_large_and_as_it_was_saved_is_whole(whole, broken, monkeypatch):
+    too_many_values(broken, monkeypatch)
+    assert look(broken, sum_files(whole)) == look(whole, sum_files(whole))
+    assert look(broken, sum_files(whole)).is_whole
+
+
+def test_a_metadata_that_cannot_be_read_is_unknown(broken):
+    """The memory of a process is a file whose first page cannot be read, whoever asks."""
+    (broken / ".metadata").unlink()
+    (broken / ".metadata").symlink_to("/proc/self/mem")
+    found = look(broken)
+    assert (found.state, found.problems) == (CheckpointState.UNKNOWN, (".metadata cannot be read: Input/output error",))
+    assert found.next_step
 
 
 def test_other_files_beside_a_checkpoint_are_nobodys_business(whole, broken):

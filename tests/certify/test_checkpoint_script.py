@@ -14,6 +14,7 @@ import pytest
 from certify_contexts import context_of
 from checkpoint_cases import SCRIPT, script_drill, this_stack
 
+from hangdrill.certify import checkpoint_metadata
 from hangdrill.certify.checkpoint_attempts import Attempt
 from hangdrill.certify.checkpoint_jobs import script_command
 from hangdrill.certify.checkpoint_notes import Note, TensorNote
@@ -21,7 +22,7 @@ from hangdrill.certify.checkpoint_pairs import PairDrill, drill_pairs
 from hangdrill.certify.checkpoints import CheckpointCell, _compare_reads, checkpoint_cells, variants_of
 from hangdrill.drill.waiting import Interrupt
 from hangdrill.model.certify_plan import CertifyPlan, CheckpointPlan, StackPlan
-from hangdrill.model.errors import Interrupted, UsageError
+from hangdrill.model.errors import Interrupted, MachineError, UsageError
 from hangdrill.model.receipt import CheckpointOutcome as Outcome
 from hangdrill.model.verdict import Verdict
 
@@ -60,6 +61,29 @@ def test_a_script_that_restores_what_it_saved_is_equal(tmp_path):
 def test_a_script_that_restores_something_else_is_unequal(tmp_path):
     _, _, found = outcome_of(tmp_path, "note(step='2')")
     assert (found.outcome, found.detail) == (Outcome.UNEQUAL, "rank 0: step is 2, and 3 was saved")
+
+
+@pytest.mark.parametrize(("most_bytes", "outcome"), [(1000, Outcome.DAMAGED), (5, Outcome.EQUAL)])
+def test_a_metadata_too_large_to_be_read_is_no_damage_and_the_restore_decides(
+    tmp_path, monkeypatch, most_bytes, outcome
+):
+    """What is read, and is no metadata, is damage: the control."""
+    monkeypatch.setattr(checkpoint_metadata, "MAX_METADATA_BYTES", most_bytes)
+    written = '(place / "state").write_text("3")\n'
+    more = f'{written}    (place / ".metadata").write_text("nothing")\n'
+    drill = script_drill(tmp_path, HEAD.replace(written, more) + GOOD)
+    assert drill.restore(drill.save(this_stack()), this_stack())[0].outcome is outcome
+
+
+def test_ranks_with_another_torch_say_nothing_of_the_stack(tmp_path):
+    drill = script_drill(tmp_path, HEAD + GOOD)  # it notes that its torch is "none"
+    own = msgspec.structs.replace(this_stack("a"), torch="none")
+    other = msgspec.structs.replace(this_stack("b"), torch="2.15.0")
+    saved = drill.save(own)
+    assert drill.restore(saved, own)[0].outcome is Outcome.EQUAL  # the control
+    for act in (lambda: drill.restore(saved, other), lambda: drill.save(other)):
+        with pytest.raises(MachineError, match=r"rank 0 on this host had torch none, and the b is 2\.15\.0"):
+            act()
 
 
 def test_a_script_that_notes_nothing_is_unknown(tmp_path):

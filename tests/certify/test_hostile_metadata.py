@@ -52,6 +52,7 @@ def test_a_file_made_to_exhaust_memory_is_damaged_with_the_reason(tmp_path, name
     with pytest.raises(MetadataError, match=r"readable pickle: (byte|what byte|.* truncated)|names more than") as told:
         read(tmp_path, HOSTILE[name])
     assert not told.value.is_cut
+    assert not told.value.is_too_large
 
 
 def test_such_a_file_makes_the_checkpoint_damaged(whole, tmp_path):
@@ -77,8 +78,9 @@ def test_values_that_would_take_too_much_are_refused(monkeypatch):
     sets = b"\x8f0" * 10_000
     check_pickle(sets + b"N.")
     monkeypatch.setattr(checkpoint_pickle, "MOST_MADE_BYTES", 1_000_000)
-    with pytest.raises(PickleTrouble, match="of memory"):
+    with pytest.raises(PickleTrouble, match="of memory") as told:
         check_pickle(sets + b"N.")
+    assert told.value.is_too_large
 
 
 def test_a_name_that_unfolds_without_end_is_not_unfolded(whole, tmp_path):
