@@ -7,8 +7,9 @@ import msgspec
 
 from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.canary_runs import PairRuns
-from hangdrill.certify.compare_samples import Comparison, Limit, Outcome, Rule, compare
+from hangdrill.certify.compare_samples import MOST_TIMES, Comparison, Limit, Outcome, Rule, compare
 from hangdrill.certify.measures import Measured
+from hangdrill.model.certify_plan import Measure
 from hangdrill.model.receipt import Difference, Line
 from hangdrill.model.verdict import Verdict
 
@@ -88,6 +89,8 @@ def judge_measure(
         return Judged(line=_lost(line, samples, names), samples=samples)
     found = compare(samples.baseline, samples.candidate, limit=limit, rule=rule)
     line = _with(line, found, names)
+    if found.outcome is Outcome.UNDECIDED:
+        line = msgspec.structs.replace(line, mend=_mend_undecided(found, measured.measure, on_gpus=_on_gpus(runs)))
     difference = None
     if found.outcome in (Outcome.WORSE, Outcome.BETTER):
         difference = Difference(
@@ -123,15 +126,28 @@ def _with(line: Line, found: Comparison, names: tuple[str, str]) -> Line:
     elif found.change is not None and found.change_interval is not None:
         low, high = found.change_interval
         detail += f"; {found.change:+.3g} {unit} [{low:+.3g}, {high:+.3g}]"
-    mend = ""
-    if found.outcome is Outcome.WORSE:
-        mend = "find the cause, or declare the difference in the plan if it is accepted"
-    elif found.outcome is Outcome.UNDECIDED:
+    if found.outcome is Outcome.UNDECIDED:
         detail += f"; {found.why}"
-        mend = f"run about {found.pairs_wanted} pairs (workload.pairs), on a quieter machine, or widen the threshold"
+    worse = found.outcome is Outcome.WORSE
+    mend = "find the cause, or declare the difference in the plan if it is accepted" if worse else ""
     return msgspec.structs.replace(
         line, verdict=VERDICTS[found.outcome], detail=detail, mend=mend, ratio=found.ratio, interval=found.interval
     )
+
+
+def _mend_undecided(found: Comparison, measure: Measure, *, on_gpus: bool) -> str:
+    """More pairs are only advised where somebody would run so many."""
+    wider = f"set a wider limit in the plan (thresholds.{measure.value})"
+    if found.pairs_wanted is not None:
+        return f"run about {found.pairs_wanted} pairs (workload.pairs), on a quieter machine, or {wider}"
+    ways = ["measure on a quieter machine", wider, *(() if on_gpus else ("leave this measure to a host with GPUs",))]
+    return f"more pairs hardly help (over {MOST_TIMES} times as many are wanted): {', or '.join(ways)}"
+
+
+def _on_gpus(runs: PairRuns) -> bool:
+    """Whether any rank measured on one."""
+    facts = (record.facts for run in (*runs.baseline, *runs.candidate) for record in run.ranks)
+    return any(one.device.startswith("cuda") or "NCCL" in one.backend_class for one in facts)
 
 
 def _why(lost: Sequence[CanaryRun]) -> str:

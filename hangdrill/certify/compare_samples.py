@@ -10,7 +10,7 @@ machine meets both alike. The rule looks at what happens within the pairs and at
    difference" and the pairs agree (the estimate is at least 3 times their median deviation from it), or the wider
    interval at 99.9 % excludes it as well. Better: the same in the other direction.
 4. Not worse: the interval ends below a limit that is set. Else undecided: the runs differ too much among themselves for
-   this many pairs, and the result says about how many would do.
+   this many pairs, and the result says about how many would do, up to four times as many.
 5. Fewer than 8 pairs are always undecided: 8 of 8 point one way by chance once in 128. A certification has twenty lines
    and more, which is why that alone is not enough where pairs do not agree.
 
@@ -36,8 +36,8 @@ from hangdrill.certify.middle import Middle, deviation_of, middle_of, pairs_for
 __all__ = ["Comparison", "Limit", "Outcome", "Rule", "compare"]
 
 DEFAULT_RATIO = 0.10
-MOST_TIMES = 100
-"""Beyond that many times the pairs it is said that this many would be needed: do something else."""
+MOST_TIMES = 4
+"""Nobody runs more than that many times the pairs: something else must be done."""
 LARGEST_LOG = 700.0
 
 
@@ -94,7 +94,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """ratio and interval: candidate/baseline, None where they are not finite. change and change_interval: candidate -
-    baseline, in the samples' unit. pairs_wanted: of an undecided one, about how many pairs would decide it."""
+    baseline, in the samples' unit. pairs_wanted: of an undecided one, about how many pairs would decide it; None
+    when that is more than MOST_TIMES as many."""
 
     outcome: Outcome
     pairs: int
@@ -125,6 +126,7 @@ def compare(baseline: Sequence[float], candidate: Sequence[float], *, limit: Lim
     ]
     outcome = _decide(sides)
     undecided = outcome is Outcome.UNDECIDED
+    wanted = max(pairs + 1.0, min(side.pairs_wanted(pairs) for side in sides))
     return Comparison(
         outcome=outcome,
         pairs=pairs,
@@ -132,7 +134,7 @@ def compare(baseline: Sequence[float], candidate: Sequence[float], *, limit: Lim
         interval=_finite_pair(_exp(ratio.low), _exp(ratio.high)),
         change=_finite(change.estimate),
         change_interval=(change.low, change.high),
-        pairs_wanted=min(side.pairs_wanted(pairs) for side in sides) if undecided else None,
+        pairs_wanted=math.ceil(wanted) if undecided and math.isfinite(wanted) else None,
         why=f"the runs differ too much among themselves for {pairs} pairs" if undecided else "",
     )
 
@@ -168,13 +170,14 @@ class _Side(msgspec.Struct, frozen=True):
     def not_worse(self) -> bool:
         return self.high <= self.limit
 
-    def pairs_wanted(self, pairs: int) -> int:
-        """An interval shrinks with the root of the pairs: until it clears the limit or, beyond the limit, zero."""
+    def pairs_wanted(self, pairs: int) -> float:
+        """An interval shrinks with the root of the pairs: until it clears the limit or, beyond the limit, zero. Endless
+        beyond MOST_TIMES."""
         reach = self.estimate if self.estimate > self.limit else self.limit - self.estimate
         half = max(self.high - self.estimate, self.estimate - self.low)
-        if not math.isfinite(half) or reach * MOST_TIMES**0.5 <= half:
-            return MOST_TIMES * pairs
-        return max(pairs + 1, math.ceil(pairs * (half / reach) ** 2))
+        if reach <= 0 or not half <= reach * MOST_TIMES**0.5:
+            return math.inf
+        return pairs * (half / reach) ** 2
 
 
 def _is_real(middle: Middle, numbers: Sequence[float], rule: Rule) -> bool:

@@ -1,5 +1,7 @@
 """From canary runs to lines: no false alarm in ten certifications, what is planted found in ten, nothing lost."""
 
+import math
+
 import msgspec
 import pytest
 from canary_cases import canary_run, pair_runs, rank_record, whole_run
@@ -98,6 +100,49 @@ def test_few_pairs_are_unknown_and_say_how_many_are_needed():
     line = by_measure(judged(pair_runs(3)))["throughput"]
     assert line.verdict is Verdict.UNKNOWN
     assert "3 of the 8 pairs" in line.detail
+
+
+def undecided(spread: float, **facts):
+    """The line of pairs whose candidate takes longer and shorter by turns; eight of them decide nothing."""
+
+    def run(init_s: float):
+        return canary_run(*(rank_record(rank, init_s=init_s, **facts) for rank in (0, 1)))
+
+    runs = PairRuns(
+        baseline=(run(1.0),) * 8,
+        candidate=tuple(run(math.exp(spread if pair % 2 else -spread)) for pair in range(8)),
+    )
+    init = next(one for one in measured_of(plan_of()) if one.measure is Measure.INIT_TIME)
+    line = judge_measure(init, runs, cell="c", limit=Limit(), rule=Rule()).line
+    assert line.verdict is Verdict.UNKNOWN
+    return line
+
+
+def test_as_many_pairs_as_somebody_would_run_are_advised_with_the_limit_by_its_name():
+    wider = "set a wider limit in the plan (thresholds.init-time)"
+    assert undecided(0.15).mend == f"run about 20 pairs (workload.pairs), on a quieter machine, or {wider}"
+
+
+@pytest.mark.parametrize(
+    ("facts", "leaves_it"),
+    [
+        ({"backend_class": "ProcessGroupGloo", "facts": {"device": "cpu"}}, True),
+        ({"backend_class": "ProcessGroupGloo", "facts": {"device": "cuda:0"}}, False),
+        ({"backend_class": "ProcessGroupNCCL2", "facts": {"device": ""}}, False),
+    ],
+)
+def test_where_more_pairs_hardly_help_it_says_what_does_and_gpus_are_only_named_where_none_measured(facts, leaves_it):
+    mend = undecided(0.3, **facts).mend
+    assert "workload.pairs" not in mend
+    assert "over 4 times as many" in mend
+    assert "a quieter machine" in mend
+    assert "a wider limit in the plan (thresholds.init-time)" in mend
+    assert ("leave this measure to a host with GPUs" in mend) is leaves_it
+
+
+@pytest.mark.parametrize("pairs", [1, 3, 7])
+def test_too_few_pairs_ask_for_the_fewest_however_many_times_that_is(pairs):
+    assert "run about 8 pairs" in by_measure(judged(pair_runs(pairs)))["throughput"].mend
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3])

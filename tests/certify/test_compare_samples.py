@@ -81,11 +81,20 @@ def test_the_same_memory_is_never_called_worse(base):
     assert {compare(*memory(run, 0.0, base), limit=MEMORY, rule=Rule()).outcome for run in RUNS} == {Outcome.NOT_WORSE}
 
 
-def test_noise_that_hides_the_limit_is_undecided_and_says_how_many_pairs_it_wants():
+def test_noise_that_hides_the_limit_is_undecided():
     found = compare(*machine(1, 12, noise=0.5), limit=Limit(), rule=Rule())
     assert found.outcome is Outcome.UNDECIDED
-    assert found.pairs_wanted > 12
+    assert found.pairs_wanted is None  # more than anybody would run
     assert "differ too much" in found.why
+
+
+@pytest.mark.parametrize(
+    ("spread", "wanted"), [(0.1, 9), (0.15, 20), (0.19, 32), (0.192, None), (0.3, None), (3.0, None)]
+)
+def test_four_times_the_pairs_are_said_and_no_more(spread, wanted):
+    """The interval is twice the spread around no difference, and the limit of ten percent is 0.0953 away."""
+    found = judge([(1.0, math.exp(spread)), (1.0, math.exp(-spread))] * 4)
+    assert (found.outcome, found.pairs_wanted) == (Outcome.UNDECIDED, wanted)
 
 
 @pytest.mark.parametrize("pairs", range(8))
