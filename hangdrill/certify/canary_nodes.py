@@ -9,13 +9,10 @@ import msgspec
 
 from hangdrill.certify.canary_backend import BACKEND_CLAIM, backend_line
 from hangdrill.certify.canary_jobs import SHARED_STORE, CanaryJob, canary_words, read_back
-from hangdrill.certify.canary_lines import judge_measure
 from hangdrill.certify.canary_records import CanaryRun
-from hangdrill.certify.canary_results import chosen_of, evidence_of, left_out_lines, samples_by_name
+from hangdrill.certify.canary_results import chosen_of, evidence_of, judge_all, left_out_lines, samples_by_name
 from hangdrill.certify.canary_runs import PairRuns, Side, in_pairs, job_of, run_of_stack, without_group
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
-from hangdrill.certify.compare_samples import Rule
-from hangdrill.certify.measures import limit_of
 from hangdrill.certify.nodes import torchrun_words
 from hangdrill.certify.nodes_job import UNSHARED, NodesJob, run_on_nodes
 from hangdrill.certify.nodes_look import look_at_nodes, named_of, nodes_of
@@ -90,11 +87,7 @@ class MultiNodeCell:
     def judge(self, runs: PairRuns, files: tuple[EvidenceFile, ...]) -> CellResult:
         """Every line from the same runs."""
         paths = tuple(file.path for file in files)
-        thresholds = self._plan.thresholds
-        judged = [
-            judge_measure(one, runs, cell=self.id, limit=limit_of(one.measure, thresholds), rule=Rule(), evidence=paths)
-            for one in self._measured
-        ]
+        judged = judge_all(self._measured, runs, self._plan, cell=self.id, evidence=paths)
         backend, difference = backend_line(f"{self.id}/backend", runs, paths, Topology.MULTI_NODE)
         found = [one.difference for one in judged if one.difference is not None]
         return CellResult(

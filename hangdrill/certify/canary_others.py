@@ -2,12 +2,10 @@
 
 import msgspec
 
-from hangdrill.certify.canary_lines import judge_measure
-from hangdrill.certify.canary_results import chosen_of, evidence_of, left_out_lines, samples_by_name
+from hangdrill.certify.canary_results import chosen_of, evidence_of, judge_all, left_out_lines, samples_by_name
 from hangdrill.certify.canary_runs import PairRuns, Side, run_pairs
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
-from hangdrill.certify.compare_samples import Rule
-from hangdrill.certify.measures import limit_of, measured_of, parts_of
+from hangdrill.certify.measures import measured_of, parts_of
 from hangdrill.certify.stacks import CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Measure, Topology
 from hangdrill.model.receipt import EvidenceFile
@@ -83,19 +81,15 @@ class VariantCell:
 
     def judge(self, runs: PairRuns, files: tuple[EvidenceFile, ...]) -> CellResult:
         """The lines: answers with numbers."""
-        judged = [
-            judge_measure(
-                one,
-                runs,
-                cell=self.id,
-                limit=limit_of(one.measure, self._plan.thresholds),
-                rule=Rule(),
-                evidence=tuple(file.path for file in files),
-                names=(self._variant, "nccl"),
-                variants=True,
-            )
-            for one in self._measured
-        ]
+        judged = judge_all(
+            self._measured,
+            runs,
+            self._plan,
+            cell=self.id,
+            evidence=tuple(file.path for file in files),
+            names=(self._variant, "nccl"),
+            variants=True,
+        )
         return CellResult(
             id=self.id,
             topology=self.topology,

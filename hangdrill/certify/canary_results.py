@@ -1,16 +1,17 @@
-"""What the canary cells' results have in common: samples by measure and side, and the files of evidence."""
+"""What the canary cells' results have in common: the judged lines, samples by measure and side, and the evidence."""
 
 from collections.abc import Iterable
 
-from hangdrill.certify.canary_lines import Judged
+from hangdrill.certify.canary_lines import Judged, judge_measure
 from hangdrill.certify.canary_runs import PairRuns
 from hangdrill.certify.cells import CellContext, Claim, unknown_lines
-from hangdrill.certify.measures import Measured, is_wanted
+from hangdrill.certify.compare_samples import Rule
+from hangdrill.certify.measures import Measured, is_wanted, limit_of
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.receipt import EvidenceFile, Line
 
-__all__ = ["chosen_of", "evidence_of", "left_out_lines", "samples_by_name"]
+__all__ = ["chosen_of", "evidence_of", "judge_all", "left_out_lines", "samples_by_name"]
 
 
 def chosen_of(measured: Iterable[Measured], plan: CertifyPlan) -> tuple[tuple[Measured, ...], tuple[Measured, ...]]:
@@ -28,6 +29,32 @@ def left_out_lines(claims: Iterable[Claim], left_out: tuple[Measured, ...]) -> t
     return unknown_lines(
         told, "not measured: the plan's `measures` leaves it out", "name it there, or leave `measures` out"
     )
+
+
+def judge_all(
+    measured: Iterable[Measured],
+    runs: PairRuns,
+    plan: CertifyPlan,
+    *,
+    cell: str,
+    evidence: tuple[str, ...],
+    names: tuple[str, str] = (BASELINE, CANDIDATE),
+    variants: bool = False,
+) -> list[Judged]:
+    """Every measure of a cell from the same runs, by the plan's limits. names, variants: as for `judge_measure`."""
+    return [
+        judge_measure(
+            one,
+            runs,
+            cell=cell,
+            limit=limit_of(one.measure, plan.thresholds),
+            rule=Rule(),
+            evidence=evidence,
+            names=names,
+            variants=variants,
+        )
+        for one in measured
+    ]
 
 
 def samples_by_name(measured: tuple[Measured, ...], judged: list[Judged]) -> dict[str, dict[str, tuple[float, ...]]]:

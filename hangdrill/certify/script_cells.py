@@ -8,13 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from hangdrill.certify.canary_lines import judge_measure
-from hangdrill.certify.canary_results import chosen_of, evidence_of, left_out_lines, samples_by_name
+from hangdrill.certify.canary_results import chosen_of, evidence_of, judge_all, left_out_lines, samples_by_name
 from hangdrill.certify.canary_runs import PairRuns
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
-from hangdrill.certify.compare_samples import Rule
 from hangdrill.certify.drills import IMPORT_S, WITHIN_S, drill_on, line_of_drill
-from hangdrill.certify.measures import limit_of
 from hangdrill.certify.running import key_of
 from hangdrill.certify.script_jobs import arguments_of, placement_of, run_script_pairs, seed_variables
 from hangdrill.certify.script_lines import ends_line, measured_of_script, same_work_line, with_note
@@ -86,10 +83,13 @@ class ScriptCell:
     def run(self, context: CellContext) -> CellResult:
         """All pairs. Raises MachineError when the script was edited meanwhile: its runs are of two workloads then."""
         began_with = key_of(self, self._plan, context.stacks)
-        runs = run_script_pairs(context)
-        if key_of(self, self._plan, context.stacks) != began_with:
-            hint = "let nothing change it meanwhile, and add --resume"
-            raise MachineError("your script was changed while it was measured", where=str(self._script), next_step=hint)
+
+        def require_same() -> None:
+            if key_of(self, self._plan, context.stacks) != began_with:
+                what, hint = "your script was changed while it was measured", "let nothing change it, and add --resume"
+                raise MachineError(what, where=str(self._script), next_step=hint)
+
+        runs = run_script_pairs(context, require_same)
         return self.judge(runs, evidence_of(context, runs), placement=placement_of(context.stacks))
 
     def judge(self, runs: PairRuns, files: tuple[EvidenceFile, ...], *, placement: str = "auto") -> CellResult:
@@ -98,17 +98,7 @@ class ScriptCell:
         ends = ends_line(self.claims[0], runs, paths)
         same, other_work = same_work_line(self.claims[1], runs, paths, placement=placement)
         measured, left_out = chosen_of(measured_of_script(runs), self._plan)
-        judged = [
-            judge_measure(
-                one,
-                runs,
-                cell=self.id,
-                limit=limit_of(one.measure, self._plan.thresholds),
-                rule=Rule(),
-                evidence=paths,
-            )
-            for one in measured
-        ]
+        judged = judge_all(measured, runs, self._plan, cell=self.id, evidence=paths)
         found = [one.difference for one in judged if one.difference is not None]
         return CellResult(
             id=self.id,
