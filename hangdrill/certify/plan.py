@@ -17,7 +17,8 @@ import msgspec
 from hangdrill.certify.nodes_plan import node_mistakes, with_node_count
 from hangdrill.certify.plan_bounds import beyond_reason
 from hangdrill.certify.plan_images import fill_image, image_mistakes
-from hangdrill.drill.scenario_shape import Problem, convert, nearest, usage_error
+from hangdrill.certify.plan_ring import fill_keys, ring_mistakes
+from hangdrill.drill.scenario_shape import Problem, convert, usage_error
 from hangdrill.model.certify_plan import CertifyPlan
 from hangdrill.model.errors import UsageError
 from hangdrill.model.receipt import PlanRecord
@@ -101,7 +102,7 @@ def _with_paths(
     mend(checkpoint, "known_good", "checkpoint")
     mend(data.get("workload"), "script", "workload")
     mend(data.get("ring"), "receipt_before", "ring")
-    mend(data.get("ring"), "key", "ring")
+    fill_keys(data.get("ring"), lambda text: _path(text, home, environ, "ring.key", problems))
     return data
 
 
@@ -147,7 +148,9 @@ def _mistakes(plan: CertifyPlan) -> Iterator[Problem]:
     yield from beyond_reason(plan)
     yield from image_mistakes(plan)
     yield from _stack_mistakes(plan)
-    yield from _ring_mistakes(plan)
+    yield from ring_mistakes(plan.ring)
+    if plan.rollback.expires and _date(plan.rollback.expires) is None:
+        yield Problem("rollback.expires", f'"{plan.rollback.expires}" is no date', 'write it as "2027-03-31"')
 
 
 def _stack_mistakes(plan: CertifyPlan) -> Iterator[Problem]:
@@ -158,17 +161,6 @@ def _stack_mistakes(plan: CertifyPlan) -> Iterator[Problem]:
             yield Problem(key, f'"{stack.name}" is no name', 'letters, digits, ".", "_" and "-", such as "2.13"')
         elif names.count(stack.name) > 1:
             yield Problem(key, f'two stacks are called "{stack.name}"', "give each a name of its own")
-
-
-def _ring_mistakes(plan: CertifyPlan) -> Iterator[Problem]:
-    expires = plan.rollback.expires
-    if expires and _date(expires) is None:
-        yield Problem("rollback.expires", f'"{expires}" is no date', 'write it as "2027-03-31"')
-    ring = plan.ring
-    if ring.name and ring.name not in ring.order:
-        yield Problem("ring.name", f'unknown ring "{ring.name}"', nearest(ring.name, list(ring.order)))
-    if ring.receipt_before is not None and not ring.name:
-        yield Problem("ring.receipt_before", "it needs ring.name", "say which ring this is")
 
 
 def _date(text: str) -> date | None:

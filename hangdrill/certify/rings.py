@@ -1,8 +1,8 @@
 """Rings: a stage of the rollout opens only when the one before it has a valid receipt for the same stack.
 
-Valid: signed with the plan's key, not expired, PASS, of the ring just before, and for the candidate of this plan.
-Another host may have other GPUs, another driver and another network; torch, its packages and its variables must be the
-same.
+Valid: signed with the plan's key, or with as many of its keys as it wants; not expired, PASS, of the ring just before,
+and for the candidate of this plan. Another host may have other GPUs, another driver and another network; torch, its
+packages and its variables must be the same.
 """
 
 import hashlib
@@ -44,11 +44,18 @@ def open_ring(ring: RingPlan, candidate: Stack, *, now: datetime, environ: Mappi
     before = ring_before(ring)
     if not before:
         return RingBefore()
-    if ring.receipt_before is None or ring.key is None:
+    if ring.receipt_before is None or not ring.keys:
         missing = "ring.receipt_before" if ring.receipt_before is None else "ring.key"
         raise _closed(ring, f"the plan has no {missing}", f"certify {before} first, sign that, and name it in the plan")
     file = Path(ring.receipt_before)
-    found = verify_receipt(file, (Path(ring.key),), now=now, environ=environ, look_at_stack=False)
+    found = verify_receipt(
+        file,
+        tuple(map(Path, ring.keys)),
+        threshold=ring.threshold,
+        now=now,
+        environ=environ,
+        look_at_stack=False,
+    )
     bad = next((answer for answer in found.answers if answer.verdict is not Verdict.PASS), None)
     if bad is not None or found.receipt is None:
         why = f"the receipt before is not valid: {bad.question}: {bad.detail}" if bad is not None else "no receipt"

@@ -92,9 +92,12 @@ def open_envelope(data: bytes, *public: Path, threshold: int | None = None) -> S
     SignatureProblem when it is not what was signed: one signature of a given key that does not fit is enough.
     """
     need_library()
-    keys = {key.keyid: key for key in map(read_public, public)}
-    if len(keys) < len(public):  # else one person's signature would pass for that of two
-        raise UsageError("the same key twice is one signature", where="--key", next_step="name different keys")
+    keys: dict[str, SSlibKey] = {}
+    for path in public:
+        key = read_public(path)
+        if key.keyid in keys:  # else one person's signature would pass for that of two
+            raise UsageError("the same key twice is one signature", where=str(path), next_step="name different keys")
+        keys[key.keyid] = key
     wanted = _checked_threshold(threshold, len(keys))
     envelope = _decode(data)
     signed = [key for key in keys.values() if key.keyid in envelope.signatures]

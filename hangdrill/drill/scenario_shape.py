@@ -21,6 +21,7 @@ UNKNOWN_KEY = "unknown key"
 PLAIN_WORDS = {
     "`object`": "a table", "`array`": "a list", "`str`": "a text", "`int`": "a whole number", "`null`": "nothing",
     "`float`": "a number", "`bool`": "true or false", "`str | array`": "a text or a list",
+    "`str | array | null`": "a text or a list",
 }  # fmt: skip
 
 

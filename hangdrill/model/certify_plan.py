@@ -178,8 +178,15 @@ class RingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     order: tuple[str, ...] = ("benchmark-cluster", "internal-workload", "production-team", "everyone")
     receipt_before: str | None = None
     """File of the receipt of the ring before."""
-    key: str | None = None
-    """Public key file that the receipt before must be signed with."""
+    key: str | tuple[str, ...] | None = None
+    """Public key file that the receipt before must be signed with, or several."""
+    threshold: int = 1
+    """So many of the keys must have signed it."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key files, one or several; none when the plan names none."""
+        return (self.key,) if isinstance(self.key, str) else self.key or ()
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

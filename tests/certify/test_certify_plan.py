@@ -63,6 +63,19 @@ per_hour = 12.5
 
 
 @pytest.mark.parametrize(
+    ("written", "keys"),
+    [
+        ('key = "k.pub"', ("/plans/k.pub",)),
+        ('key = ["k.pub", "~/l.pub", "/m.pub"]', ("/plans/k.pub", "/home/kim/l.pub", "/m.pub")),
+        ("", ()),
+    ],
+)
+def test_a_ring_has_one_key_or_several(written: str, keys: tuple[str, ...]) -> None:
+    found = plan(f'title = "up"\n{SIDES}[ring]\nname = "internal-workload"\n{written}\n').ring
+    assert (found.keys, found.threshold) == (keys, 1)
+
+
+@pytest.mark.parametrize(
     ("written", "read_as"),
     [
         ("/a/bin/python", "/a/bin/python"),
@@ -115,6 +128,15 @@ def test_stacks_come_from_the_variable_where_it_is_set() -> None:
         ('title = "u"\n[rollback]\nexpires = "2027-02-30"', "no date"),
         ('title = "u"\n[ring]\nname = "everybody"', "unknown ring"),
         ('title = "u"\n[ring]\nreceipt_before = "r"', "needs ring.name"),
+        ('title = "u"\n[ring]\nkey = []', "ring.key: there are none"),
+        ('title = "u"\n[ring]\nkey = ["k", "./k"]', "stands there twice"),
+        ('title = "u"\n[ring]\nkey = 3', "a text or a list"),
+        ('title = "u"\n[ring]\nkey = ["k", 3]', "ring.key"),
+        ('title = "u"\n[ring]\nkey = ["k", "l"]\nthreshold = 0', "1 or more"),
+        ('title = "u"\n[ring]\nkey = ["k", "l"]\nthreshold = 3', "3 signatures are wanted, of 2 keys"),
+        ('title = "u"\n[ring]\nkey = "k"\nthreshold = 2', "2 signatures are wanted, of 1 key"),
+        ('title = "u"\n[ring]\nthreshold = 2', "2 signatures are wanted, of 0 keys"),
+        ('title = "u"\n[ring]\nkey = ["k", "l"]\nthreshold = 1.5', "ring.threshold"),
         ('title = "u"\n[price]\nper_hour = 0', "more than 0"),
         ('title = "u"\n[[checkpoint.stack]]\nname = "candidate"\npython = "/c"', "two stacks"),
         ('title = "u"\n[[checkpoint.stack]]\nname = "a/b"\npython = "/c"', "is no name"),

@@ -1,5 +1,6 @@
 """A ring opens only behind a valid receipt of the ring before it, for the same stack."""
 
+import json
 import os
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,7 +12,7 @@ from sample_receipts import fingerprint, receipt
 
 from hangdrill.certify.key_files import make_keys
 from hangdrill.certify.rings import RingBefore, open_ring, ring_before
-from hangdrill.certify.signing import sign_receipt
+from hangdrill.certify.signing import add_signature, sign_receipt
 from hangdrill.certify.stacks import Stack
 from hangdrill.model.certify_plan import RingPlan
 from hangdrill.model.errors import UsageError
@@ -37,6 +38,18 @@ def second(tmp_path: Path) -> RingPlan:
 def sign(plan: RingPlan, **changed: Any) -> None:
     file = Path(plan.receipt_before or "")
     file.write_bytes(sign_receipt(receipt(**changed), file.parent / "k.pem", passphrase=lambda: None))
+
+
+def with_owner(ring: RingPlan, **changed: Any) -> RingPlan:
+    """The same ring with the key of a second person, who has not signed."""
+    home = Path(ring.receipt_before or "").parent
+    make_keys(home / "owner.pem", home / "owner.pub")
+    return msgspec.structs.replace(ring, key=(*ring.keys, str(home / "owner.pub")), **changed)
+
+
+def let_the_owner_sign(ring: RingPlan) -> None:
+    file = Path(ring.receipt_before or "")
+    file.write_bytes(add_signature(file.read_bytes(), file.parent / "owner.pem", passphrase=lambda: None))
 
 
 def opened(ring: RingPlan, *, now: datetime = NOW, **changed: Any) -> RingBefore:
@@ -99,3 +112,44 @@ def test_behind_a_changed_receipt_it_stays_closed(second: RingPlan) -> None:
     file.write_bytes(file.read_bytes().replace(b"payload", b"paxload", 1))
     with pytest.raises(UsageError, match="signature"):
         opened(second)
+
+
+def test_of_two_keys_one_signature_is_enough_unless_the_plan_wants_two(second: RingPlan) -> None:
+    assert opened(with_owner(second)).name == "benchmark-cluster"
+
+
+def test_one_good_signature_of_two_does_not_open_a_ring_that_wants_two(second: RingPlan) -> None:
+    ring = with_owner(second, threshold=2)
+    with pytest.raises(UsageError, match="2 of these keys must have signed it, and 1 did"):
+        opened(ring)
+    let_the_owner_sign(ring)
+    assert opened(ring).name == "benchmark-cluster"
+
+
+def test_signatures_of_none_of_the_keys_do_not_open_it(second: RingPlan) -> None:
+    ring = with_owner(second)
+    ring = msgspec.structs.replace(ring, key=ring.keys[1:])
+    with pytest.raises(UsageError, match="it is not signed with this key"):
+        opened(ring)
+
+
+@pytest.mark.parametrize("threshold", [1, 2])
+def test_a_signature_of_one_of_the_keys_that_does_not_fit_closes_it_whatever_the_threshold(
+    second: RingPlan, threshold: int
+) -> None:
+    ring = with_owner(second, threshold=threshold)
+    let_the_owner_sign(ring)
+    file = Path(ring.receipt_before or "")
+    good, other = (one["sig"].encode() for one in json.loads(file.read_bytes())["signatures"])
+    file.write_bytes(file.read_bytes().replace(other, good))
+    with pytest.raises(UsageError, match="does not fit"):
+        opened(ring)
+
+
+def test_a_copy_of_a_key_is_no_second_one(second: RingPlan) -> None:
+    copy = Path(second.keys[0]).with_name("copy.pub")
+    copy.write_bytes(Path(second.keys[0]).read_bytes())
+    ring = msgspec.structs.replace(second, key=(*second.keys, str(copy)), threshold=2)
+    with pytest.raises(UsageError, match="the same key twice is one signature") as caught:
+        opened(ring)
+    assert caught.value.where == str(copy)
