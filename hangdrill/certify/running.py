@@ -11,6 +11,7 @@ import msgspec
 
 from hangdrill import __version__
 from hangdrill.certify.cells import Cell, CellContext, CellResult, unknown_lines
+from hangdrill.certify.checkpoint_kept import key_of_files
 from hangdrill.certify.stacks import Stack
 from hangdrill.model.certify_plan import CertifyPlan, Topology
 from hangdrill.model.errors import HangdrillError, Interrupted
@@ -38,7 +39,7 @@ def key_of(cell: Cell, plan: CertifyPlan, stacks: Mapping[str, Stack]) -> str:
         parts.append(plan.nodes)
     items = {claim.item for claim in cell.claims}
     if Item.CHECKPOINT in items:
-        parts.append(plan.checkpoint)
+        parts += [plan.checkpoint, key_of_files(Path(plan.checkpoint.known_good)) if plan.checkpoint.known_good else ""]
     if Item.ROLLBACK in items:
         parts.append(plan.rollback)
     others = {stack.name for stack in plan.checkpoint.stack} if Item.CHECKPOINT in items else set()

@@ -138,3 +138,27 @@ def test_a_directory_that_is_deleted_meanwhile_ends_it(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="deleted while it was written"):
         made.run(cell=FakeCell(id="one", does=deleted))
     assert not (tmp_path / "out" / "receipt.json").exists()
+
+
+@pytest.mark.parametrize("way", ["edited", "gone", "same"])
+def test_an_older_checkpoint_that_is_another_one_now_is_read_again(tmp_path: Path, way: str) -> None:
+    state = tmp_path / "step_9" / "state"
+    state.parent.mkdir()
+    state.write_text("3")
+    python = fake_python(tmp_path / "python")
+    side = f'python = "{python}"\n'
+    text = f'title = "up"\n[baseline]\n{side}[candidate]\n{side}[checkpoint]\nknown_good = "step_9"\n'
+    plan = plan_of(text, path=tmp_path / "plan.toml", environ=os.environ)
+
+    def ran(*, resume: bool) -> bool:
+        cell = FakeCell(id="checkpoint", item=Item.CHECKPOINT)
+        options = {"out_dir": tmp_path / "out", "environ": os.environ, "who": "kim", "clock": lambda: NOW}
+        certify(plan, cells=[cell], resume=resume, **options)
+        return bool(cell.ran)
+
+    assert ran(resume=False)
+    if way == "edited":
+        state.write_text("44")
+    elif way == "gone":
+        shutil.rmtree(state.parent)
+    assert ran(resume=True) is (way != "same")
