@@ -50,22 +50,23 @@ def run_script(context: CellContext, stack: str, directory: Path, *, placement: 
     out = directory / "out"
     environ = context.job_environ(stack)
     log = directory / "job.log"
-    launched_ns = time.time_ns()
-    end = run_job(
-        Job(
-            command=_command(context, found.python, directory, placement, arguments_of(work.args, out)),
-            python=found.python,
-            environ=environ,
-            agent_path=prepare_agent_path(directory / "agent"),
-            cwd=script.parent,
-            log=log,
-            deadline_s=work.deadline_s,
-            extra=seed_variables(context.plan.seed, environ),
-            place=context.place_of(stack),
-            sees=(home_of(script, context.environ),),
-        ),
-        context.interrupt,
+    job = Job(
+        command=_command(context, found.python, directory, placement, arguments_of(work.args, out)),
+        python=found.python,
+        environ=environ,
+        agent_path=prepare_agent_path(directory / "agent"),
+        cwd=script.parent,
+        log=log,
+        deadline_s=work.deadline_s,
+        extra=seed_variables(context.plan.seed, environ),
+        place=context.place_of(stack),
+        sees=(home_of(script, context.environ),),
     )
+    launched_ns = time.time_ns()
+    try:
+        end = run_job(job, context.interrupt)
+    finally:  # also after an interrupt: it may be the checkpoints of a large model
+        shutil.rmtree(out, ignore_errors=True)
     records, unreadable = read_run(directory, world_size=work.nproc_per_node)
     _tidy(directory)
     return CanaryRun(
@@ -141,7 +142,6 @@ def _said(last_line: str, log: Path) -> str:
 
 
 def _tidy(directory: Path) -> None:
-    for name in ("out", "agent"):
-        shutil.rmtree(directory / name, ignore_errors=True)
+    shutil.rmtree(directory / "agent", ignore_errors=True)
     for counts in directory.glob("rank_*.ops"):
         counts.unlink(missing_ok=True)

@@ -129,6 +129,7 @@ def test_an_interrupt_in_the_middle_of_a_script_ends_it(tmp_path):
     watcher.join()
     assert seen == [True], "the script ran: else this test shows nothing"
     assert left_over(tmp_path) == []
+    assert not here.parent.exists()
 
 
 def test_os_exit_of_the_script_leaves_a_whole_record(tmp_path):
