@@ -123,6 +123,13 @@ class Out(msgspec.Struct, frozen=True):
             else None
         )
 
+    def is_measured(self, cell_id: str) -> bool:
+        """Whether there is the result of a cell that has run to its end, with whatever plan and stacks."""
+        try:
+            return msgspec.json.decode(self.result_of(cell_id).read_bytes(), type=CellResult).ran
+        except (OSError, msgspec.DecodeError):
+            return False
+
     def _is_there(self, file: EvidenceFile) -> bool:
         try:
             return evidence_file(self.root / file.path, self.root) == file

@@ -190,9 +190,9 @@ def _unresolved(differences: Sequence[Difference], results: Sequence[CellResult]
 
 
 def _artifacts(results: Sequence[CellResult], out_dir: Path) -> tuple[EvidenceFile, ...]:
-    """Every file of evidence, and the results of the cells themselves, by path."""
+    """Every file of evidence, and the results of the cells that have run, by path."""
     found = {file.path: file for result in results for file in result.artifacts}
-    for name in ("plan.toml", "stacks.json", *(f"cells/{result.id}.json" for result in results)):
+    for name in ("plan.toml", "stacks.json", *(f"cells/{result.id}.json" for result in results if result.ran)):
         if (out_dir / name).is_file():
             found[name] = evidence_file(out_dir / name, out_dir)
     return tuple(found[path] for path in sorted(found))

@@ -179,7 +179,8 @@ class _Run(msgspec.Struct, frozen=True):
         self.watcher.begins(cell.id, cell.title, number, total)
         result = self._run(cell, key)
         self.out.require()
-        self.out.write_result(result)
+        if result.ran or not self.out.is_measured(cell.id):  # what cannot begin now must not cost hours of measuring
+            self.out.write_result(result)
         if result.ran:
             self.out.end(cell.id)
         self.watcher.ended(cell_record(result), result.lines)

@@ -162,3 +162,15 @@ def test_an_older_checkpoint_that_is_another_one_now_is_read_again(tmp_path: Pat
     elif way == "gone":
         shutil.rmtree(state.parent)
     assert ran(resume=True) is (way != "same")
+
+
+def test_a_stack_that_is_away_for_a_while_costs_no_measurement(made: Certification) -> None:
+    python = made.home / "python"
+    python.rename(made.home / "away")
+    assert not made.run().ran
+    assert made.verdict() is Verdict.UNKNOWN
+    receipt = msgspec.json.decode((made.home / "out" / "receipt.json").read_bytes(), type=Receipt)
+    assert "cells/one.json" not in {file.path for file in receipt.artifacts}
+    (made.home / "away").rename(python)
+    assert not made.run().ran
+    assert made.verdict() is Verdict.FAIL
