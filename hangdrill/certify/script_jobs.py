@@ -6,7 +6,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hangdrill.certify.canary_records import CanaryRun, read_run
@@ -31,12 +31,18 @@ _EXIT_CODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
 """How torchrun tells the end of a rank."""
 
 
-def run_script_pairs(context: CellContext) -> PairRuns:
-    """All pairs of the plan's script, and every record in the cell's runs.json. Raises MachineError, Interrupted."""
+def run_script_pairs(context: CellContext, require_same: Callable[[], None]) -> PairRuns:
+    """All pairs of the plan's script, and every record in the cell's runs.json. Raises MachineError, Interrupted.
+
+    require_same: raises once the script was edited; it is called before a run is kept, so that none of another text is
+    taken by a later --resume when the script is what it was again.
+    """
     placement = placement_of(context.stacks)
 
     def run(role: str, directory: Path) -> CanaryRun:
-        return run_of_stack(run_script(context, role, directory, placement=placement), context.stacks[role])
+        found = run_of_stack(run_script(context, role, directory, placement=placement), context.stacks[role])
+        require_same()
+        return found
 
     names = {role: f"{role}, your script" for role in (BASELINE, CANDIDATE)}
     return in_pairs(context, run, names=names, pairs=context.plan.workload.pairs, hopeless=_hopeless)

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 from certify_contexts import context_of
 
-from hangdrill.certify import checkpoint_jobs, script_cells
+from hangdrill.certify import checkpoint_jobs, script_cells, script_jobs
+from hangdrill.certify.canary_records import CanaryRun
 from hangdrill.certify.canary_runs import PairRuns
 from hangdrill.certify.checkpoint_jobs import Job, run_job
 from hangdrill.certify.running import run_cell
@@ -44,10 +45,11 @@ def test_a_script_that_is_edited_while_it_is_measured_was_not_measured(tmp_path,
     script.write_text("first = 1\n")
     context = context_of(tmp_path, script=script, pairs=1)
 
-    def runs(_):
+    def runs(_, require_same):
         (context.cell_dir / "runs.json").write_text("{}")
         if edited:
             script.write_text("second = 2\n")
+        require_same()
         return PairRuns()
 
     monkeypatch.setattr(script_cells, "run_script_pairs", runs)
@@ -55,3 +57,24 @@ def test_a_script_that_is_edited_while_it_is_measured_was_not_measured(tmp_path,
     assert result.ran is not edited
     assert ("your script was changed while it was measured" in result.why_not) == edited
     assert {line.verdict for line in result.lines} == {Verdict.UNKNOWN}  # without a run there is nothing else
+
+
+def test_a_run_of_an_edited_script_is_not_taken_once_the_script_is_what_it_was(tmp_path, monkeypatch):
+    script = tmp_path / "train.py"
+    script.write_text("first = 1\n")
+    context = context_of(tmp_path, script=script, pairs=2)
+    seen = []
+
+    def run(context, role, directory, *, placement):
+        directory.mkdir()
+        if not seen:
+            script.write_text("second = 2\n")
+        seen.append((directory.name, script.read_text()))
+        return CanaryRun(world_size=2, exit_code=0)
+
+    monkeypatch.setattr(script_jobs, "run_script", run)
+    assert not run_cell(ScriptCell(context.plan), context).ran
+    script.write_text("first = 1\n")
+    assert run_cell(ScriptCell(context.plan), context).ran
+    assert ("01-baseline", "first = 1\n") in seen
+    assert seen[0] == ("01-baseline", "second = 2\n")
