@@ -188,6 +188,8 @@ def _compare_reads(baseline: Attempt, candidate: Attempt) -> tuple[Verdict, str]
     if is_empty(baseline.notes):
         return Verdict.UNKNOWN, "there is nothing in it: no tensor and no value"
     text = f"the baseline reads {size_text(baseline.notes)}"
+    if candidate.trouble is CheckpointOutcome.UNKNOWN:  # then nobody has seen it after the candidate
+        return Verdict.UNKNOWN, f"{text}; the candidate never tried: {candidate.detail}"
     if candidate.trouble is not None:
         return Verdict.PASS, f"{text}; the candidate does not: {candidate.detail}"
     wrong = differences(baseline.notes, candidate.notes)

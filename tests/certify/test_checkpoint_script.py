@@ -113,6 +113,8 @@ def test_an_older_checkpoint_in_which_nothing_is_proves_nothing():
     assert _compare_reads(read(), read())[0] is Verdict.UNKNOWN
     assert _compare_reads(read(weight="a"), read(weight="a"))[0] is Verdict.PASS
     assert _compare_reads(read(weight="a"), read())[0] is Verdict.FAIL
+    for trouble, verdict in ((Outcome.REFUSED, Verdict.PASS), (Outcome.UNKNOWN, Verdict.UNKNOWN)):
+        assert _compare_reads(read(weight="a"), Attempt(notes={}, trouble=trouble, detail="no"))[0] is verdict
 
 
 def test_an_error_of_the_script_is_named_and_is_no_version_trouble_on_its_own_stack(tmp_path):
