@@ -187,12 +187,15 @@ class _Run(msgspec.Struct, frozen=True):
         return result
 
     def look_again(self, results: list[CellResult], read: Callable[[], Mapping[str, Stack]]) -> tuple[Line, ...]:
-        """A line for each stack. Where one changed, what was measured in this run is not taken by a later one."""
+        """A line for each stack. Where one changed, what was measured in this run is not taken by a later one, nor does
+        a later one go on with a cell that could not end."""
         fresh = [one for one in results if one.ran and one.id not in self.resumed]
         lines = unchanged_lines(self.stacks, results, read if fresh else None)
         if any(line.verdict is Verdict.FAIL for line in lines):
             for one in fresh:
                 self.out.write_result(msgspec.structs.replace(one, key=""))
+            for one in results:
+                self.out.end(one.id)
         return lines
 
     def _run(self, cell: Cell, key: str) -> CellResult:

@@ -9,6 +9,7 @@ from fake_pythons import fake_python
 from test_certify_run import a_plan, run, verdicts
 
 from hangdrill.certify.cells import CellContext, CellResult
+from hangdrill.model.errors import MachineError
 from hangdrill.model.receipt import Item, Line, Receipt
 from hangdrill.model.verdict import Verdict
 
@@ -80,3 +81,20 @@ def test_a_stack_that_is_gone_at_the_end_is_unknown(tmp_path: Path) -> None:
     line = line_of(run(tmp_path, [FakeCell(does=remove)]), "candidate")
     assert line.verdict is Verdict.UNKNOWN
     assert "any more" in line.detail
+
+
+def test_nobody_goes_on_with_a_cell_that_did_not_end_while_the_stack_changed(tmp_path: Path) -> None:
+    class Going(FakeCell, frozen=True, kw_only=True):
+        goes_on: bool = True
+
+    def measured(context: CellContext) -> CellResult:
+        before = sorted(path.name for path in context.cell_dir.iterdir())
+        (context.cell_dir / "01-candidate.run.json").touch()
+        raise MachineError(f"found {before}")
+
+    loaded = a_plan(tmp_path)
+    run(tmp_path, [Going(does=measured), changing(tmp_path, "candidate")], loaded=loaded)
+    fake_python(tmp_path / "b" / "python")
+    for found in ("[]", "['01-candidate.run.json']"):  # begun anew, and then gone on with
+        receipt = run(tmp_path, [Going(does=measured), FakeCell(id="fake/change")], resume=True, loaded=loaded)
+        assert next(cell.why_not for cell in receipt.cells if cell.id == "fake/one") == f"found {found}"
