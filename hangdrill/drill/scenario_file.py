@@ -188,7 +188,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         return text, tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"cannot read the scenario: {error.strerror}", where=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # of TOML and of Unicode; a number of 5000 digits raises a plain one
         raise UsageError(f"not valid TOML: {error}", where=str(path), next_step="mend the line") from error
 
 

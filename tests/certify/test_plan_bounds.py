@@ -58,3 +58,9 @@ def test_limits_that_make_sense_are_taken() -> None:
 def test_a_file_without_end_is_not_read_to_it() -> None:
     with pytest.raises(UsageError, match="larger than 1 MB"):
         load_plan(Path("/dev/zero"), os.environ)
+
+
+def test_a_number_of_thousands_of_digits_is_a_mistake_in_the_plan() -> None:
+    text = f'title = "up"\nseed = {"9" * 5000}\n[baseline]\npython = "/a"\n[candidate]\npython = "/b"\n'
+    with pytest.raises(UsageError, match="not valid TOML"):
+        plan_of(text, path=Path("plan.toml"), environ=os.environ)

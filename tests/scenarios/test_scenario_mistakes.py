@@ -209,3 +209,10 @@ def test_a_script_is_looked_for_beside_its_scenario_then_in_the_working_director
         found()
     assert caught.value.where.endswith("job.script")
     assert str(cwd) in caught.value.next_step
+
+
+def test_a_number_of_thousands_of_digits_is_the_users_mistake(tmp_path):
+    path = tmp_path / "long.toml"
+    path.write_text(f'title = "t"\n[job]\nnproc_per_node = {"9" * 5000}\n')
+    with pytest.raises(UsageError, match="not valid TOML"):
+        load_file(path)
