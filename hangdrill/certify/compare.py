@@ -28,7 +28,7 @@ def read_receipt(file: Path) -> Receipt:
         if b'"payloadType"' in data[-4096:] or b'"payloadType"' in data[:4096]:
             return read_statement(data).predicate
         return msgspec.json.decode(data, type=Receipt)
-    except (SignatureProblem, msgspec.DecodeError) as error:
+    except (SignatureProblem, msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"this is no receipt: {error}", where=str(file), next_step=hint) from error
 
 

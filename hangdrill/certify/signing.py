@@ -183,5 +183,5 @@ def _decode(data: bytes) -> "Envelope":
 def _statement(envelope: "Envelope") -> Statement:
     try:
         return msgspec.json.decode(envelope.payload, type=Statement)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise SignatureProblem(f"it holds no receipt that this hangdrill understands: {error}") from error

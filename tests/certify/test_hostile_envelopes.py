@@ -1,5 +1,6 @@
 """Whatever somebody puts in the place of a receipt is refused in one sentence; it never ends in a traceback."""
 
+import base64
 import copy
 import io
 import json
@@ -81,3 +82,18 @@ def test_a_key_without_a_name_or_a_passphrase_is_not_made(
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert run_command([word.format(home=tmp_path) for word in words]) == 64
     assert not list(tmp_path.iterdir())
+
+
+def test_a_receipt_of_lists_without_end_is_no_receipt(
+    envelope: dict[str, Any], key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nested = b'{"_type": "https://in-toto.io/Statement/v1", "x": ' + b"[" * 100_000
+    signed, plain = tmp_path / "r.dsse.json", tmp_path / "r.json"
+    payload = base64.b64encode(nested).decode()
+    signed.write_text(json.dumps({**envelope, "payload": payload}, indent=2) + "\n")
+    plain.write_bytes(b'{"schema": "hangdrill.receipt/1", "x": ' + b"[" * 100_000)
+    make_keys(tmp_path / "l.pem", tmp_path / "l.pub")
+    assert run_command(["sign", str(signed), "--key", str(tmp_path / "l.pem")]) == 64
+    for file in (signed, plain):
+        assert run_command(["compare", str(file), str(file)]) == 64
+    assert "bug in hangdrill" not in capsys.readouterr().err
