@@ -92,6 +92,8 @@ def open_envelope(data: bytes, *public: Path, threshold: int | None = None) -> S
     SignatureProblem when it is not what was signed: one signature of a given key that does not fit is enough.
     """
     need_library()
+    if not public:  # else nobody's signature would be enough
+        raise UsageError("without a key nothing is proven", where="--key", next_step="name a public key")
     keys: dict[str, SSlibKey] = {}
     for path in public:
         key = read_public(path)

@@ -192,3 +192,8 @@ def test_nothing_is_added_to_a_changed_envelope(keys: tuple[Path, Path], signed:
     make_keys(tmp_path / "owner.pem", tmp_path / "owner.pub")
     with pytest.raises(SignatureProblem):
         add_signature(signed + b" ", tmp_path / "owner.pem", passphrase=nothing)
+
+
+def test_without_a_key_nothing_is_proven(signed: bytes) -> None:
+    with pytest.raises(UsageError, match="nothing is proven"):
+        open_envelope(signed)
