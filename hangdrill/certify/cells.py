@@ -3,10 +3,10 @@
 A cell promises its lines beforehand (`claims`): what it does not deliver, because a stack or a GPU is missing or it
 crashed, becomes an UNKNOWN line with the next step. So nothing that was planned can go unmentioned.
 
-`run` is called once, with an empty private directory of its own. It raises Interrupted when the user stops it, and must
-then have ended what it started; MachineError, or any other exception, makes its lines UNKNOWN and the others go on.
-It must be deterministic given its samples, and start ranks only through `hangdrill.drill` or a process group of its own
-that it ends in a `finally`.
+`run` is called once, with a private directory of its own, which is empty unless the cell goes on (`GoesOn`). It raises
+Interrupted when the user stops it, and must then have ended what it started; MachineError, or any other exception,
+makes its lines UNKNOWN and the others go on. It must be deterministic given its samples, and start ranks only through
+`hangdrill.drill` or a process group of its own that it ends in a `finally`.
 """
 
 import hashlib

@@ -31,7 +31,6 @@ DEADLINE_S = 180.0
 MOST_BYTES = 64 * 1024 * 1024
 """The longest answer: one of 2000 packages has a megabyte."""
 LEAST_TORCH = (2, 11)
-LEAST_PYTHON = (3, 10)
 FLOOD = 1 << 16
 """Stands for an exit code, and is none."""
 

@@ -1,4 +1,4 @@
-"""The fingerprint of a stack: one complete software environment, as the script `rank/fingerprint.py` read it.
+"""The fingerprint of a stack: one complete software environment, as the program `rank/fingerprint` read it.
 
 `identity` is what makes two stacks the same stack; `changes` names each fact in which two differ. Facts of one host
 (its name, paths, GPU serials, the state of a link) are recorded and are no part of the identity: a receipt is good for
