@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_pythons import answering, fake_python
 
-from hangdrill.certify.fingerprints import read_stack
+from hangdrill.certify.fingerprints import ask, read_stack
 from hangdrill.certify.stacks import Stack
 from hangdrill.model.fingerprint import Fingerprint, changes
 
@@ -333,3 +333,10 @@ def test_packages_of_a_conda_environment_are_part_of_the_stack(tmp_path: Path) -
     found = read_stack("x", str(tmp_path / "env/bin/python"), env={}, environ=os.environ).fingerprint
     assert found is not None
     assert ("conda/nccl", "2.30.7 h0_1") in [(one.name, one.version) for one in found.packages]
+
+
+def test_a_variable_that_is_no_utf8_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
+    environ = {**os.environ, "NCCL_DEBUG_FILE": os.fsdecode(b"/tmp/\xff")}
+    answer = ask(sys.executable, environ)
+    assert answer.facts.get("python"), answer.error
+    assert answer.facts["environment"]["NCCL_DEBUG_FILE"] == "/tmp/\\udcff"

@@ -56,8 +56,17 @@ def main() -> None:
 
 
 def _tell(part: dict[str, Any]) -> None:
-    sys.stdout.write(f"\n{MARK}{json.dumps(part)}\n")
+    sys.stdout.write(f"\n{MARK}{json.dumps(_in_utf8(part))}\n")
     sys.stdout.flush()
+
+
+def _in_utf8(value: Any) -> Any:
+    """With a backslash and its number for each byte of a variable or a path that is no UTF-8: JSON has none for it."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_in_utf8(name): _in_utf8(one) for name, one in value.items()}
+    return [_in_utf8(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _imported(unknown: list[str]) -> dict[str, Any]:
