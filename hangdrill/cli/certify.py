@@ -58,6 +58,7 @@ def certify(
     """
     from hangdrill.certify.plan import load_plan
 
+    _require_utf8({"PLAN.toml": str(plan.absolute()), "--out": str((out or Path()).absolute()), "--who": who or ""})
     loaded = load_plan(plan, os.environ)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -67,6 +68,16 @@ def certify(
         raise click.UsageError("--resume needs --out: the directory to go on in.")
     receipt = _run(loaded, _out_dir(out), resume=resume, only=only, sign=sign, who=who or _who(), as_json=as_json)
     return int(receipt.verdict.exit_code)
+
+
+def _require_utf8(words: dict[str, str]) -> None:
+    """They come into the receipt. click.UsageError now, and not when it is written, after hours of measuring."""
+    for name, text in words.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            shown = text.encode(errors="backslashreplace").decode()
+            raise click.UsageError(f"{name} {shown}: this is no text in UTF-8, as a receipt is.") from error
 
 
 def _out_dir(out: Path | None) -> Path:

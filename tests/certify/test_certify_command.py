@@ -269,3 +269,17 @@ def test_a_checklist_of_somebody_else_is_left_alone(tmp_path: Path, text: bytes)
         (tmp_path / name).write_bytes(text)
     assert run_command(["sign", str(tmp_path / "r.json"), "--key", str(tmp_path / "l")]) == 0
     assert [(tmp_path / name).read_bytes() for name in ("checklist.md", "checklist.html")] == [text, text]
+
+
+@pytest.mark.parametrize("word", ["plan", "out", "who"])
+def test_a_word_that_no_receipt_can_hold_is_said_before_anything_runs(
+    plan: Path, tmp_path: Path, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strange = os.fsdecode(b"k\xff")
+    given = {"plan": str(plan), "out": str(tmp_path / "out"), "who": "kim"}
+    given[word] = {"plan": str(tmp_path / strange), "out": str(tmp_path / strange), "who": strange}[word]
+    if word == "plan":
+        Path(given[word]).write_text(plan.read_text())
+    assert run_command(["certify", given["plan"], "--out", given["out"], "--who", given["who"]]) == 64
+    assert "no text in UTF-8" in capsys.readouterr().err
+    assert not Path(given["out"]).exists()
