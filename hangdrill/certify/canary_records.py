@@ -106,7 +106,8 @@ class CanaryRun(msgspec.Struct, frozen=True, kw_only=True):
         if self.unreadable:
             return self.unreadable[0]
         if self.missing():
-            return f"ranks {_listed(self.missing())} left no record: {self.last_line or 'no output'}"
+            end = "not over in time" if self.exit_code is None else f"exit code {self.exit_code}"
+            return f"ranks {_listed(self.missing())} left no record: {self.last_line or f'no output, {end}'}"
         for record in self.ranks:
             if record.failed:
                 part, why = next(iter(record.failed.items()))

@@ -54,12 +54,9 @@ def run_pairs(context: CellContext, baseline: Side, candidate: Side, *, parts: t
 
     def run_both(directories: Mapping[str, Path]) -> dict[str, CanaryRun]:
         jobs = [job_of(context, sides[role], directory, parts) for role, directory in directories.items()]
-        turns = context.cell_dir / "turns"
-        shutil.rmtree(turns, ignore_errors=True)
-        try:
-            runs = run_in_turns(jobs[0], jobs[1], turns, context.interrupt)
-        finally:
-            shutil.rmtree(turns, ignore_errors=True)
+        for left in context.cell_dir.glob("turns-*"):  # by a hangdrill that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        runs = run_in_turns(jobs[0], jobs[1], context.cell_dir, context.interrupt)
         return {
             role: run_of_stack(run, context.stacks[sides[role].stack])
             for role, run in zip(directories, runs, strict=True)

@@ -1,19 +1,23 @@
 """Two jobs that take turns, as their ranks see it: threads in the place of the jobs."""
 
+import fcntl
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from hangdrill.rank.canary.record import Record
-from hangdrill.rank.canary.turns import FIRST, OVER, SECOND, SIDES, Turns
+from hangdrill.rank.canary.turns import ALIVE, ENDED, FIRST, OVER, SECOND, SIDES, Turns
 
 LIMIT_S = 60.0
 SHORT_S = 0.02
 
 
-def turns_of(directory: Path | None, side: str, *, rank: int = 0, limit_s: float = LIMIT_S) -> Turns:
-    return Turns(directory, side, rank=rank, limit_s=limit_s)
+def turns_of(directory: Path | None, side: str, *, rank: int = 0, limit_s: float = LIMIT_S, **more) -> Turns:
+    return Turns(directory, side, rank=rank, limit_s=limit_s, **more)
 
 
 def together(*actions) -> None:
@@ -99,6 +103,62 @@ def test_a_job_that_never_comes_is_given_up_and_as_many_steps_are_made_on_every_
             pass
     turns.close("dp")
     assert (turns.waited_s, turns.together) == (waited_s, True)
+
+
+def test_all_waits_of_a_part_have_one_limit_so_that_a_slow_job_takes_no_time_from_the_other(tmp_path):
+    """The time that a part may take is twice that limit: what is left is what it has alone."""
+    turns = turns_of(tmp_path, FIRST)
+    (tmp_path / f"dp.here.{SECOND}").touch()
+    turns.open("dp")
+    turns.waited_s += LIMIT_S  # for the blocks of a slow one
+    before_s = turns.waited_s
+    with turns.block("dp", 1):
+        pass
+    assert turns.waited_s - before_s < LIMIT_S
+
+
+def test_all_waits_of_a_job_have_one_limit_too(tmp_path):
+    """Its deadline is twice as long as that of a job alone: what is left is what it has alone."""
+    turns = turns_of(tmp_path, SECOND, patience_s=3 * LIMIT_S)
+    turns_of(tmp_path, FIRST).leave("dp")
+    turns.open("dp")
+    turns.waited_s += 3 * LIMIT_S
+    before_s = turns.waited_s
+    turns.open("tp")
+    turns.part_ways()
+    assert turns.waited_s - before_s < LIMIT_S
+
+
+def test_once_one_rank_has_waited_in_vain_none_of_its_job_waits_any_more(tmp_path):
+    turns_of(tmp_path, FIRST, rank=1, limit_s=SHORT_S).open("dp")
+    peer, other = turns_of(tmp_path, FIRST), turns_of(tmp_path, SECOND, limit_s=SHORT_S)
+    peer.open("dp")
+    assert peer.waited_s < LIMIT_S
+    other.open("pp")
+    assert other.waited_s >= SHORT_S
+
+
+WAITING = """
+import sys
+from pathlib import Path
+from hangdrill.rank.canary.turns import SECOND, Turns
+Turns(Path(sys.argv[1]), SECOND, rank=1, limit_s=60, patience_s=float(sys.argv[2])).part_ways()
+"""
+
+
+def ended_with(directory: Path, patience_s: float) -> int:
+    """How a rank ends that waits for the end of a job that never ends."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-c", WAITING, str(directory), str(patience_s)]
+    return subprocess.run(words, env=environ, check=False, timeout=120).returncode
+
+
+def test_a_rank_that_waits_ends_once_hangdrill_was_killed_and_not_before(tmp_path):
+    with (tmp_path / ALIVE).open("wb") as alive:
+        fcntl.flock(alive, fcntl.LOCK_EX)
+        assert ended_with(tmp_path, 2.5) == 0  # it gave up, and went on alone
+    assert ended_with(tmp_path, 100.0) == ENDED
+    assert ended_with(tmp_path / "removed-by-a-later-one", 100.0) == ENDED
 
 
 def test_what_is_left_the_second_job_does_once_the_first_has_ended(tmp_path):

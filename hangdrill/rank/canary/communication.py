@@ -50,7 +50,8 @@ def latency(job: "Job") -> None:
 
 
 def p2p(job: "Job") -> None:
-    """Between rank 0 and its peer, by send and recv, there and back; the others wait. RuntimeError without a peer.
+    """Between rank 0 and its peer, by send and recv, there and back; the others wait, for the other job's turns too: a
+    meeting has a limit of its own. RuntimeError without a peer.
 
     The first transfer is noted by itself: ProcessGroupNCCL makes another communicator for it.
     """
@@ -59,13 +60,14 @@ def p2p(job: "Job") -> None:
         raise RuntimeError(f"a transfer needs two ranks, and there is no rank {peer}")
     warm_clocks(job.device)
     job.meet("p2p")
+    operations = {}
     if job.rank in (0, peer):
         _first_transfer(job)
         operations = {
             f"p2p_{size}_s": Timed(partial(_there_and_back, _buffer(job, size), job.rank, peer), _batch(job, size))
             for size in job.options.sizes_bytes
         }
-        job.record.measures |= timed_operations(operations, job.device, rounds=ROUNDS, turns=job.turns, part="p2p")
+    job.record.measures |= timed_operations(operations, job.device, rounds=ROUNDS, turns=job.turns, part="p2p")
     job.meet("transferred")
 
 

@@ -68,7 +68,7 @@ def run_job(options: Options, record: Record) -> None:
         _wait_for(options.go, record)
     device = choose_device(options.backend, options.bind, record.facts["local_rank"])
     again = record.attempt > 0  # started again by torchrun, after the last rank died
-    turns = Turns(options.turns, options.side, rank=record.rank, limit_s=options.limit_s)
+    turns = Turns(options.turns, options.side, rank=record.rank, limit_s=options.limit_s, patience_s=options.patience_s)
     record.waited_s = lambda: turns.waited_s
     if again:
         turns.end()

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangdrill.rank.canary.turns import SIDES
+from hangdrill.rank.canary.turns import PATIENCE_S, SIDES
 
 __all__ = ["PARTS", "Options", "parse_options"]
 
@@ -21,7 +21,8 @@ class Options:
     ends. plants: mistakes made on purpose, "missing:RANK", "late:RANK" or "value:RANK=TEXT".
     go: a file that is waited for once torch is imported, so that a job can be made ready while another one measures.
     meet: where the ranks wait for each other, in files or, over several nodes, in the store.
-    turns: directory of the files by which two jobs take turns; side: which of the two this one is.
+    turns: directory of the files by which two jobs take turns; side: which of the two this one is;
+    patience_s: of all its waits for the other one.
     peer: the rank with which rank 0 exchanges messages; over several nodes the first one of another node."""
 
     out: Path
@@ -38,6 +39,7 @@ class Options:
     go: Path | None
     turns: Path | None
     side: str
+    patience_s: float
     meet: str
     peer: int
 
@@ -59,6 +61,7 @@ def parse_options() -> Options:
     parser.add_argument("--go", type=Path)
     parser.add_argument("--turns", type=Path)
     parser.add_argument("--side", choices=SIDES, default=SIDES[0])
+    parser.add_argument("--patience-s", type=float, default=PATIENCE_S)
     parser.add_argument("--meet", choices=("files", "store"), default="files")
     parser.add_argument("--peer", type=int, default=1)
     given = vars(parser.parse_args())
