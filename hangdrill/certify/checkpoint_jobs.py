@@ -123,7 +123,7 @@ def script_command(template: str, *, key: str, python: str, checkpoint: Path) ->
     try:
         words = shlex.split(template)
         command = tuple(word.format(python=python, checkpoint=checkpoint) for word in words)
-    except (ValueError, KeyError, IndexError) as error:
+    except (ValueError, LookupError, AttributeError, TypeError) as error:  # as {checkpoint.x}, {checkpoint[0]} have it
         raise UsageError(
             f"not a command line: {error}",
             where=f"checkpoint.{key}",

@@ -270,6 +270,12 @@ def test_a_strange_command_line_is_the_users_to_mend(tmp_path, template, words):
     assert caught.value.where == "checkpoint.save"
 
 
+@pytest.mark.parametrize("word", ["{checkpoint.x}", "{checkpoint[0]}", "{python:d}", "{checkpoint:x}"])
+def test_a_field_that_a_command_line_does_not_have_is_the_users_to_mend(tmp_path, word):
+    with pytest.raises(UsageError, match="not a command line"):
+        script_command(f"x {word} {{checkpoint}}", key="save", python="p", checkpoint=tmp_path)
+
+
 def test_a_command_line_is_split_as_a_shell_splits_and_then_filled_in(tmp_path):
     place = tmp_path / "with space"
     command = script_command('{python} t.py --at "{checkpoint}" {{x}}', key="save", python="/p", checkpoint=place)
