@@ -24,7 +24,9 @@ from hangdrill.drill.layout import make_directory, write_json
 from hangdrill.model.errors import MachineError, UsageError
 from hangdrill.model.receipt import EvidenceFile
 
-__all__ = ["Out", "open_out"]
+__all__ = ["LOCK", "Out", "locked", "open_out"]
+
+LOCK = ".lock"
 
 
 class Out(msgspec.Struct, frozen=True):
@@ -147,8 +149,6 @@ def _text_of(path: Path) -> str:
 @contextlib.contextmanager
 def open_out(root: Path, *, resume: bool) -> Iterator[Out]:
     """OUT, locked for this process. UsageError when it is in use, or is not empty and this is no --resume."""
-    from filelock import FileLock, Timeout
-
     out = Out(root.absolute())
     if out.root.exists() and not resume and (not out.root.is_dir() or _is_used(out)):
         hint = "add --resume to go on with it, or name another directory with --out"
@@ -158,20 +158,29 @@ def open_out(root: Path, *, resume: bool) -> Iterator[Out]:
         raise UsageError("there is no certification to resume", where=str(root), next_step=hint)
     make_directory(out.root)
     make_directory(out.cells)
-    lock = FileLock(out.root / ".lock")
+    with locked(out.root):
+        yield out
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Nobody else's while this process writes to it. UsageError when it is in use."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(directory / LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
         raise UsageError(
-            "another hangdrill works in this directory", where=str(root), next_step="wait for it, or end it"
+            "another hangdrill works in this directory", where=str(directory), next_step="wait for it, or end it"
         ) from error
     try:
-        yield out
+        yield
     finally:
         lock.release()
 
 
 def _is_used(out: Out) -> bool:
     """Whether anything lies there but what a command leaves that was killed before it had begun."""
-    begun = {".lock", *([out.cells.name] if out.cells.is_dir() and not any(out.cells.iterdir()) else ())}
+    begun = {LOCK, *([out.cells.name] if out.cells.is_dir() and not any(out.cells.iterdir()) else ())}
     return any(path.name not in begun for path in out.root.iterdir())

@@ -3,6 +3,7 @@
 import os
 import re
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +12,8 @@ import click
 from hangdrill.cli.output import console, default_out_dir, print_json, write_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hangdrill.certify.checkpoint_attempts import DrillStack
     from hangdrill.certify.checkpoint_look import Look
     from hangdrill.drill.waiting import Interrupt
@@ -86,9 +89,9 @@ def pairs(
     screen = console(stderr=True)
     with Interrupt() as interrupt, handling_signals(interrupt):
         stacks = _stacks(pythons, interrupt)
-        _prepare(out_dir)
-        drill = PairDrill(options, work_dir=out_dir, out_dir=out_dir, interrupt=interrupt, tell=screen.print)
-        table = drill_pairs(drill, stacks)
+        with _own(out_dir):
+            drill = PairDrill(options, work_dir=out_dir, out_dir=out_dir, interrupt=interrupt, tell=screen.print)
+            table = drill_pairs(drill, stacks)
     write_file(out_dir / "pairs.json", msgspec.json.format(msgspec.json.encode(table.pairs), indent=2))
     if as_json:
         print_json(table.pairs)
@@ -201,13 +204,25 @@ def _torch_of(python: str, interrupt: "Interrupt") -> tuple[str, str]:
     return (lines[-1], "") if heard.code == 0 and lines else ("", f"{python} has no torch")
 
 
-def _prepare(out_dir: Path) -> None:
-    """New or empty: nothing is overwritten."""
+@contextmanager
+def _own(out_dir: Path) -> "Iterator[None]":
+    """New or empty, since nothing is overwritten, and nobody else's meanwhile. Raises UsageError, MachineError."""
+    from hangdrill.certify.out import locked
+    from hangdrill.drill.layout import make_directory
+
+    _require_empty(out_dir)
+    make_directory(out_dir)
+    with locked(out_dir):
+        _require_empty(out_dir)
+        yield
+
+
+def _require_empty(out_dir: Path) -> None:
+    from hangdrill.certify.out import LOCK
     from hangdrill.model.errors import UsageError
 
-    if out_dir.is_dir() and any(out_dir.iterdir()):
+    if out_dir.is_dir() and any(path.name != LOCK for path in out_dir.iterdir()):
         raise UsageError("not empty", where=str(out_dir), next_step="name a new directory with --out")
-    out_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def _print_look(found: "Look") -> None:

@@ -9,6 +9,7 @@ import pytest
 from checkpoint_cases import old_form, save_alone
 
 from hangdrill.certify.checkpoint_controls import drop_shard, flip_byte
+from hangdrill.certify.out import locked
 from hangdrill.cli import run_command
 from hangdrill.drill.procfs import read_process
 from hangdrill.model.errors import ExitCode
@@ -138,3 +139,21 @@ def test_the_example_of_the_page_is_restored_bit_equal_as_a_script_of_ones_own(t
     assert code == ExitCode.PASS, rows
     assert {layout: row["outcome"] for layout, row in rows.items()} == {"plain": "equal", "script": "equal"}
     assert rows["script"]["detail"] == "16 tensors and 26 values of 2 ranks are bit-equal"
+
+
+def test_pairs_leave_a_directory_alone_in_which_others_work(tmp_path, capsys):
+    words = ["checkpoint", "pairs", "a=/gone/python", "--layout", "plain", "--out", str(tmp_path / "out")]
+    (tmp_path / "out").mkdir()
+    with locked(tmp_path / "out"):
+        assert run_command(words) == ExitCode.USAGE
+        assert "another hangdrill works in this directory" in capsys.readouterr().err
+    assert run_command(words) == ExitCode.UNKNOWN
+    assert run_command(words) == ExitCode.USAGE
+    assert "not empty" in capsys.readouterr().err
+
+
+def test_pairs_that_cannot_make_their_directory_say_so(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    words = ["checkpoint", "pairs", "a=/gone/python", "--out", str(tmp_path / "file" / "out")]
+    assert run_command(words) == ExitCode.MACHINE
+    assert "cannot make the directory: Not a directory" in capsys.readouterr().err
