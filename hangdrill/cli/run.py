@@ -120,18 +120,24 @@ def run(
 
 
 def _results_in(out_dir: Path, items: "list[NamedScenario]") -> "dict[str, DrillResult]":
-    """What an earlier run into the same directory came to; a drill that was cut short has no result and runs again."""
+    """What an earlier run into the same directory came to; a drill that was cut short has no result and runs again.
+    UsageError for a result that cannot be read: its evidence is not removed for that."""
     import shutil
 
     import msgspec
 
+    from hangdrill.model.errors import UsageError
     from hangdrill.model.run import DrillResult
 
     found: dict[str, DrillResult] = {}
     for named in items:
         path = out_dir / named.name / "result.json"
         if path.is_file():
-            found[named.name] = msgspec.json.decode(path.read_bytes(), type=DrillResult)
+            try:
+                found[named.name] = msgspec.json.decode(path.read_bytes(), type=DrillResult)
+            except msgspec.DecodeError as error:
+                hint = f"remove {path.parent}, or name another --out"
+                raise UsageError(f"this is no result of a drill: {error}", where=str(path), next_step=hint) from error
         elif path.parent.is_dir():
             shutil.rmtree(path.parent)
     return found

@@ -163,3 +163,14 @@ def test_an_option_that_is_given_without_a_word_is_not_left_out(
     assert run_command(["run", "quick/ddp-hold", f"--{option}", ""]) == 64
     assert f"--{option} is empty" in capsys.readouterr().err
     assert runs.calls == []
+
+
+def test_resume_refuses_a_result_that_cannot_be_read_and_keeps_it(
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "out" / "quick" / "ddp-hold" / "result.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    assert run_command(["run", "quick/ddp-hold", "--resume", "--out", str(tmp_path / "out")]) == 64
+    assert f"{file}: this is no result of a drill" in capsys.readouterr().err
+    assert (file.read_text(), runs.calls) == ("{", [])
