@@ -2,21 +2,31 @@
 
 import msgspec
 
-__all__ = ["Checklist", "Grid", "Row", "Section", "SignOff"]
+__all__ = ["Checklist", "Grid", "OpenLine", "Row", "Section", "SignOff"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line. numbers: "21.4 -> 25.9 s, x 1.21 (1.18 to 1.24), 12 and 12 runs"; empty when nothing was measured."""
+    """One line. numbers: (name, text), each shown once: ("baseline", "21.4 s"), ("ratio", "1.21"); () when nothing was
+    measured. remark: what else was seen. mend: empty where the line passes."""
 
     id: str
     verdict: str
     topology: str
     claim: str
-    detail: str
+    numbers: tuple[tuple[str, str], ...]
+    remark: str
     mend: str
-    numbers: str
     rule: str
     evidence: tuple[str, ...]
+
+
+class OpenLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not pass, for the top of the page: a line, or several for the same reason. id: of the first of them."""
+
+    verdict: str
+    what: str
+    mend: str
+    id: str
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +60,7 @@ class Checklist(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str
     counts: str
     facts: tuple[tuple[str, str], ...]
+    open: tuple[OpenLine, ...]
     stacks: Grid
     sections: tuple[Section, ...]
     grids: tuple[Grid, ...]

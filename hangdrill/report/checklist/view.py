@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from statistics import median
 
 from hangdrill.model.receipt import ITEM_TITLES, Item, Line, Receipt, StackRecord
 from hangdrill.model.verdict import Verdict, merge
+from hangdrill.report.checklist.numbers import numbers_of, remark_of
 from hangdrill.report.checklist.tables import grids_of
-from hangdrill.report.checklist.values import Checklist, Grid, Row, Section, SignOff
+from hangdrill.report.checklist.values import Checklist, Grid, OpenLine, Row, Section, SignOff
 from hangdrill.report.stack import stack_rows
 
-__all__ = ["checklist_of", "number_text", "numbers_text"]
+__all__ = ["checklist_of"]
 
 MOST_FILES = 3
 
@@ -23,33 +23,13 @@ def checklist_of(receipt: Receipt, key_id: str = "") -> Checklist:
         sentence=receipt.sentence,
         counts=_counts(receipt),
         facts=(*_facts(receipt), ("signature", _signature_text(key_id))),
+        open=tuple(_open(receipt)),
         stacks=_stacks(receipt.baseline, receipt.candidate),
         sections=tuple(_sections(receipt)),
         grids=tuple(grids_of(receipt)),
         sign_offs=tuple(_sign_offs(receipt)),
         foot=f"hangdrill {receipt.hangdrill}, receipt {receipt.id}, plan sha256 {receipt.plan.sha256}",
     )
-
-
-def numbers_text(line: Line) -> str:
-    """The samples of both sides in one line; empty when there are none."""
-    if not line.candidate:
-        return ""
-    unit = f" {line.unit}" if line.unit else ""
-    if not line.baseline:
-        return f"{number_text(median(line.candidate))}{unit}, {len(line.candidate)} runs"
-    parts = [f"{number_text(median(line.baseline))} \N{RIGHTWARDS ARROW} {number_text(median(line.candidate))}{unit}"]
-    if line.ratio is not None:
-        parts.append(f"ratio {number_text(line.ratio)}")
-    if line.interval is not None:
-        parts.append(f"interval {number_text(line.interval[0])} to {number_text(line.interval[1])}")
-    parts.append(f"{len(line.baseline)} and {len(line.candidate)} runs")
-    return ", ".join(parts)
-
-
-def number_text(value: float) -> str:
-    """Four digits, without an exponent where it can be read without one."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _signature_text(key_id: str) -> str:
@@ -102,6 +82,20 @@ def _stacks(baseline: StackRecord, candidate: StackRecord) -> Grid:
     return Grid(title="The two stacks", heads=("", "baseline", "candidate"), rows=tuple(rows))
 
 
+def _open(receipt: Receipt) -> Iterator[OpenLine]:
+    """Failures first; lines that lack the same are one."""
+    groups: dict[tuple[Verdict, str, str], list[Line]] = {}
+    for line in receipt.lines:
+        groups.setdefault((line.verdict, line.detail, line.mend), []).append(line)
+    for wanted in (Verdict.FAIL, Verdict.UNKNOWN):
+        for (verdict, detail, mend), lines in groups.items():
+            if verdict is wanted:
+                first = lines[0]
+                what = f"{first.claim} ({first.topology})" if first.topology else first.claim
+                what = what if len(lines) == 1 else f"{len(lines)} lines: {detail}"
+                yield OpenLine(verdict=_word(verdict), what=what, mend=mend, id=first.id)
+
+
 def _sections(receipt: Receipt) -> Iterator[Section]:
     for item in Item:
         lines = [line for line in receipt.lines if line.item is item]
@@ -119,9 +113,9 @@ def _row(line: Line) -> Row:
         verdict=_word(line.verdict),
         topology=line.topology,
         claim=line.claim,
-        detail=line.detail,
-        mend=line.mend,
-        numbers=numbers_text(line),
+        numbers=numbers_of(line),
+        remark=remark_of(line),
+        mend="" if line.verdict is Verdict.PASS else line.mend,
         rule=line.rule,
         evidence=_first(line.evidence),
     )
