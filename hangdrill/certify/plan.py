@@ -1,10 +1,11 @@
 """PLAN.toml -> CertifyPlan. Every mistake is a UsageError with file, line, key and what to write instead.
 
-Paths of Pythons, scripts, checkpoints, receipts and keys are made absolute, from the plan's directory; `~` and
+Paths of Pythons, scripts, checkpoints, receipts and keys are made absolute, from the plan's directory; `~`, `..` and
 `${NAME}` are replaced, and `${HANGDRILL_STACKS}` is ~/.cache/hangdrill-stacks where the variable is not set.
 """
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -119,7 +120,14 @@ def _path(text: str, home: Path, environ: Mapping[str, str], key: str, problems:
     full = re.sub(r"\$\{(\w+)\}", replaced, text)
     if full == "~" or full.startswith("~/"):
         full = environ.get("HOME", "~") + full[1:]
-    return full if "/" not in full and key.endswith(".python") else str(home / full)
+    return full if "/" not in full and key.endswith(".python") else _without_dots(home / full)
+
+
+def _without_dots(path: Path) -> str:
+    """Without "a/.." in it, for it stands on the page; as it was written where a link makes that another place."""
+    short = os.path.normpath(path)
+    same = "\0" in short or os.path.realpath(short) == os.path.realpath(path)
+    return short if same else str(path)
 
 
 def _mistakes(plan: CertifyPlan) -> Iterator[Problem]:

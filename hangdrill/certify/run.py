@@ -50,7 +50,7 @@ class Watcher(Protocol):
         """A stack was looked at."""
 
     def begins(self, cell_id: str, title: str, number: int, total: int) -> None:
-        """A cell begins; number counts from 1."""
+        """A cell begins; number counts from 1, and total is what `only` has chosen."""
 
     def ended(self, record: CellRecord, lines: Sequence[Line]) -> None:
         """A cell has ended, or its earlier result is taken."""
@@ -91,7 +91,7 @@ def certify(
     # What is declared is looked at last, by the receipt: so it may be changed without measuring again.
     measured = msgspec.structs.replace(plan, declared=())
     every = tuple(cells) if cells is not None else cells_of(measured)
-    selected = {cell.id for cell in chosen(every, only)}
+    selected = {cell.id: number for number, cell in enumerate(chosen(every, only), 1)}
     began = clock()
     with open_out(out_dir, resume=resume) as out, Interrupt() as interrupt, handling_signals(interrupt):
         try:
@@ -103,9 +103,7 @@ def certify(
             run = _Run(
                 measured, out, stacks, environ, interrupt, listener or NoopListener(), watcher, resume, home, clock
             )
-            results = [
-                run.take_or_run(cell, at, len(every), selected=cell.id in selected) for at, cell in enumerate(every, 1)
-            ]
+            results = [run.take_or_run(cell, selected) for cell in every]
             unchanged = run.look_again(results, lambda: read_stacks(loaded, environ, interrupt, NoopWatcher()))
         except OSError as error:
             what = f"the system refused: {error.strerror or error}"
@@ -165,8 +163,9 @@ class _Run(msgspec.Struct, frozen=True):
     clock: Callable[[], datetime]
     resumed: set[str] = msgspec.field(default_factory=set)
 
-    def take_or_run(self, cell: Cell, number: int, total: int, *, selected: bool) -> CellResult:
-        """The earlier result if it is still good, else the cell is run, if it is selected and can be."""
+    def take_or_run(self, cell: Cell, selected: Mapping[str, int]) -> CellResult:
+        """The earlier result if it is still good, else the cell is run, if it is selected and can be. selected: the ids
+        of what is to run, with their numbers from 1 on."""
         self.interrupt.check()
         key = key_of(cell, self.plan, self.stacks)
         earlier = self.out.finished(cell.id, key, since=self._since()) if self.resume else None
@@ -174,9 +173,9 @@ class _Run(msgspec.Struct, frozen=True):
             self.resumed.add(cell.id)
             self.watcher.ended(cell_record(earlier, self.resumed), earlier.lines)
             return earlier
-        if not selected:
+        if cell.id not in selected:
             return left_out(cell)
-        self.watcher.begins(cell.id, cell.title, number, total)
+        self.watcher.begins(cell.id, cell.title, selected[cell.id], len(selected))
         result = self._run(cell, key)
         self.out.require()
         if result.ran or not self.out.is_measured(cell.id):  # what cannot begin now must not cost hours of measuring

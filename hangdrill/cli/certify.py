@@ -29,7 +29,7 @@ PASSPHRASE_VARIABLE = "HANGDRILL_KEY_PASSPHRASE"
     help="Where everything goes.  [default: hangdrill-runs/TIME]",
 )
 @click.option("--resume", is_flag=True, help="Go on in --out: cells that have ended there are not run again.")
-@click.option("--only", multiple=True, metavar="PATTERN", help="Run these cells alone: canary, 'canary/dp/*'.")
+@click.option("--only", multiple=True, metavar="PATTERN", help="Run these cells alone: canary, 'drills/*'.")
 @click.option("--dry-run", is_flag=True, help="Print the matrix and how long it will take; start nothing.")
 @click.option(
     "--sign",

@@ -95,7 +95,7 @@ def print_dry_run(console: Console, dry: DryRun) -> None:
     """The matrix, and how long it will take."""
     console.print()
     for name, python in dry.stacks.items():
-        console.print(Text.assemble(" ", cell(f"{name:12}", "cyan"), cell(python)))
+        console.print(Text.assemble(" ", cell(f"{name:12}", "cyan"), cell(python)), soft_wrap=True)
     console.print()
     table = _table("cell", "stacks", "GPUs", "lines", "about")
     for one in dry.cells:

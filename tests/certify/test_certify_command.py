@@ -71,6 +71,37 @@ def test_a_dry_run_prints_the_matrix_and_starts_nothing(
     assert [cell["id"] for cell in json.loads(capsys.readouterr().out)["cells"]] == ["controls/recorder-off"]
 
 
+@pytest.mark.parametrize("backend", ["gloo", "nccl"])
+def test_a_dry_run_takes_no_time_for_what_is_left_out(
+    plan: Path, capsys: pytest.CaptureFixture[str], backend: str
+) -> None:
+    def seconds(measures: str, *only: str) -> dict[str, float]:
+        changed = plan.with_name("changed.toml")
+        changed.write_text(f'{measures}\n{plan.read_text()}[workload]\nbackend = "{backend}"\n')
+        assert run_command(["certify", str(changed), "--dry-run", "--json", *only]) == 0
+        found = json.loads(capsys.readouterr().out)
+        return {cell["id"]: cell["estimate_s"] for cell in found["cells"]} | {"all": found["estimate_s"]}
+
+    every, one = seconds(""), seconds('measures = ["memory-peak"]')
+    assert 0 < one["canary/stacks"] < every["canary/stacks"]
+    assert one["drills/alone"] == every["drills/alone"]
+    alone = seconds("", "--only", "drills/alone")
+    assert set(alone) == {"drills/alone", "all"}
+    assert every["all"] - alone["all"] == pytest.approx(sum(every.values()) - every["all"] - alone["drills/alone"])
+
+
+def test_a_dry_run_names_the_stacks_without_dots(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    up = plan.parent / "upgrade"
+    up.mkdir()
+    (up / "plan.toml").write_text(
+        'title = "up"\n[baseline]\npython = "../a/python"\n[candidate]\npython = "../b/python"\n'
+    )
+    assert run_command(["certify", str(up / "plan.toml"), "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    assert str(plan.parent / "a/python") in told
+    assert ".." not in told
+
+
 def test_a_plan_whose_candidate_has_no_torch_ends_unknown_with_all_its_pages(
     plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

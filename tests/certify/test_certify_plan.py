@@ -72,7 +72,7 @@ per_hour = 12.5
 )
 def test_a_ring_has_one_key_or_several(written: str, keys: tuple[str, ...]) -> None:
     found = plan(f'title = "up"\n{SIDES}[ring]\nname = "internal-workload"\n{written}\n').ring
-    assert (found.keys, found.threshold) == (keys, 1)
+    assert (found.keys, found.threshold) == (keys, None)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,20 @@ def test_a_ring_has_one_key_or_several(written: str, keys: tuple[str, ...]) -> N
         ("~/a/bin/python", "/home/kim/a/bin/python"),
         ("${HANGDRILL_STACKS}/2.14/bin/python", "/home/kim/.cache/hangdrill-stacks/2.14/bin/python"),
         ("python3.12", "python3.12"),
+        ("../envs/a/bin/python", "/envs/a/bin/python"),
     ],
 )
 def test_paths_are_absolute_and_names_are_left(written: str, read_as: str) -> None:
     text = f'title = "up"\n[baseline]\npython = "{written}"\n[candidate]\npython = "/b"\n'
     assert plan(text).baseline.python == read_as
+
+
+def test_dots_stay_where_a_link_makes_them_another_place(tmp_path: Path) -> None:
+    (tmp_path / "far/away").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far/away")
+    for written, read_as in (("far/../a", tmp_path / "a"), ("link/../a", tmp_path / "link/../a")):
+        text = f'title = "up"\n[baseline]\npython = "{tmp_path / written}"\n[candidate]\npython = "/b"\n'
+        assert plan(text).baseline.python == str(read_as)
 
 
 def test_an_image_has_a_python_in_it_and_mounts_of_this_host() -> None:

@@ -15,7 +15,7 @@ from fake_pythons import fake_python
 
 from hangdrill.certify.cells import CellContext, CellResult, Needs
 from hangdrill.certify.plan import LoadedPlan, plan_of
-from hangdrill.certify.run import certify
+from hangdrill.certify.run import NoopWatcher, certify
 from hangdrill.model.errors import Interrupted, MachineError, UsageError
 from hangdrill.model.receipt import Difference, Item, Line, Receipt
 from hangdrill.model.verdict import Verdict
@@ -191,6 +191,21 @@ def test_only_leaves_the_others_out_as_unknown(tmp_path: Path) -> None:
     receipt = run(tmp_path, [one, other], only=["canary"])
     assert (one.ran, other.ran) == (["canary/dp"], [])
     assert verdicts(receipt)["checkpoint/pair/held"] is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("only", "told"),
+    [([], ["1/3 a/one", "2/3 b/one", "3/3 b/two"]), (["b"], ["1/2 b/one", "2/2 b/two"])],
+    ids=["all", "a part"],
+)
+def test_what_runs_is_counted_and_nothing_else(tmp_path: Path, only: list[str], told: list[str]) -> None:
+    class Counting(NoopWatcher):
+        def begins(self, cell_id: str, title: str, number: int, total: int) -> None:
+            seen.append(f"{number}/{total} {cell_id}")
+
+    seen: list[str] = []
+    run(tmp_path, [FakeCell(id=name) for name in ("a/one", "b/one", "b/two")], only=only, watcher=Counting())
+    assert seen == told
 
 
 def test_only_with_an_unknown_pattern_offers_the_nearest(tmp_path: Path) -> None:
