@@ -28,8 +28,10 @@ def ring_mistakes(ring: RingPlan) -> Iterator[Problem]:
     for name in sorted({name for name in ring.keys if ring.keys.count(name) > 1}):
         yield Problem("ring.key", f'"{name}" stands there twice', "one key is one signature: name it once")
     count = len(ring.keys)
+    if ring.threshold is None:
+        return
     if ring.threshold < 1:
-        yield Problem("ring.threshold", f"it must be 1 or more, got {ring.threshold}", "leave it out for 1")
+        yield Problem("ring.threshold", f"it must be 1 or more, got {ring.threshold}", "leave it out for all of them")
     elif ring.threshold > max(count, 1):
         what = f"{ring.threshold} signatures are wanted, of {count} {'key' if count == 1 else 'keys'}"
         yield Problem("ring.threshold", what, "name as many different keys in ring.key")

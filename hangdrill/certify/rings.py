@@ -1,6 +1,6 @@
 """Rings: a stage of the rollout opens only when the one before it has a valid receipt for the same stack.
 
-Valid: signed with the plan's key, or with as many of its keys as it wants; not expired, PASS, of the ring just before,
+Valid: signed with the plan's key, with all of them, or as many as it wants; not expired, PASS, of the ring just before,
 and for the candidate of this plan. Another host may have other GPUs, another driver and another network; torch, its
 packages and its variables must be the same.
 """

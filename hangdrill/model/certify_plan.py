@@ -180,8 +180,8 @@ class RingPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """File of the receipt of the ring before."""
     key: str | tuple[str, ...] | None = None
     """Public key file that the receipt before must be signed with, or several."""
-    threshold: int = 1
-    """So many of the keys must have signed it."""
+    threshold: int | None = None
+    """So many of the keys must have signed it; all, when the plan does not say."""
 
     @property
     def keys(self) -> tuple[str, ...]:
