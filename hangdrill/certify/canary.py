@@ -3,15 +3,13 @@
 import msgspec
 
 from hangdrill.certify.canary_backend import BACKEND_CLAIM, backend_line
-from hangdrill.certify.canary_lines import judge_measure
 from hangdrill.certify.canary_nodes import MultiNodeCell
 from hangdrill.certify.canary_others import VARIANTS, VariantCell
-from hangdrill.certify.canary_results import chosen_of, evidence_of, left_out_lines, samples_by_name
+from hangdrill.certify.canary_results import chosen_of, evidence_of, judge_all, left_out_lines, samples_by_name
 from hangdrill.certify.canary_runs import PairRuns, Side, run_pairs
 from hangdrill.certify.canary_work import work_done, work_measured
 from hangdrill.certify.cells import CellContext, CellResult, Claim, Needs
-from hangdrill.certify.compare_samples import Rule
-from hangdrill.certify.measures import limit_of, measured_of, parts_of
+from hangdrill.certify.measures import measured_of, parts_of
 from hangdrill.certify.stacks import BASELINE, CANDIDATE
 from hangdrill.model.certify_plan import CertifyPlan, Topology
 from hangdrill.model.receipt import EvidenceFile, Item, Line
@@ -87,17 +85,7 @@ class CanaryCell:
         """Every line from the same runs."""
         plan = self._plan
         paths = tuple(file.path for file in files)
-        judged = [
-            judge_measure(
-                one,
-                runs,
-                cell=self.id,
-                limit=limit_of(one.measure, plan.thresholds),
-                rule=Rule(),
-                evidence=paths,
-            )
-            for one in self._measured
-        ]
+        judged = judge_all(self._measured, runs, plan, cell=self.id, evidence=paths)
         backend, difference = backend_line(f"{self.id}/{BACKEND}", runs, paths)
         found = [one.difference for one in judged if one.difference is not None]
         return CellResult(

@@ -13,7 +13,6 @@ from hangdrill.certify.cells import CellContext
 from hangdrill.certify.kept import keep, read_kept
 from hangdrill.certify.measures import sizes_bytes
 from hangdrill.certify.stacks import Stack
-from hangdrill.model.errors import MachineError
 from hangdrill.rank.canary.turns import IN_TURNS
 
 __all__ = ["HOPELESS_RUNS", "PairRuns", "Side", "in_pairs", "job_of", "run_of_stack", "run_pairs", "without_group"]
@@ -72,11 +71,7 @@ def run_of_stack(run: CanaryRun, stack: Stack) -> CanaryRun:
     """The same run. MachineError when a rank had another torch than the stack's fingerprint: on another node, or by a
     variable of the plan."""
     for record in run.ranks:
-        if stack.torch and record.facts.torch not in ("", stack.torch):
-            where = f"rank {record.rank} on {record.facts.host or 'this host'}"
-            what = f"{where} had torch {record.facts.torch}, and the {stack.name} is {stack.torch}"
-            hint = "install the same stack on every node, and let no variable of the plan name another torch"
-            raise MachineError(what, next_step=hint)
+        stack.require_torch(record.facts.torch, rank=record.rank, host=record.facts.host)
     return run
 
 
