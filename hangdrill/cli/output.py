@@ -122,12 +122,15 @@ def write_reports(summary: "Summary", out_dir: Path, junit: Path | None) -> None
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole: under another name first, then renamed. Raises MachineError."""
+    """Write a file whole: under another name first, then renamed; a device or a pipe as it is. Raises MachineError."""
     from hangdrill.model.errors import MachineError
 
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():  # a file in the place of /dev/null would be there for everybody
+            path.write_bytes(content)
+            return
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:

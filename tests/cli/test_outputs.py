@@ -1,11 +1,13 @@
 """Where a command's output goes may be full, closed or gone: that is the machine's fault, and no bug."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from hangdrill.cli.output import write_file
 from hangdrill.model.errors import ExitCode
 
 ROOT = Path(__file__).parents[2]
@@ -51,3 +53,21 @@ def test_nothing_is_printed_into_the_first_file_that_is_opened() -> None:
         check=False,
     )
     assert done.stderr == "True"
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """As /dev/null and /dev/stdout would be, for root."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_file(pipe, b"<testsuites/>")
+    assert os.read(reader, 100) == b"<testsuites/>"
+    os.close(reader)
+    assert (pipe.is_fifo(), list(tmp_path.iterdir())) == (True, [pipe])
+
+
+def test_a_file_of_somebody_else_beside_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "page.html.tmp").write_text("mine")
+    write_file(tmp_path / "page.html", b"<html>")
+    assert (tmp_path / "page.html").read_bytes() == b"<html>"
+    assert {path.name: path.read_text() for path in tmp_path.glob("*.tmp")} == {"page.html.tmp": "mine"}
