@@ -160,6 +160,9 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+DIGEST = "image.digest"
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One fact in which two stacks differ. A side that lacks it has an empty text."""
 
@@ -169,13 +172,15 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changes(before: Fingerprint, after: Fingerprint) -> tuple[Change, ...]:
-    """Every fact of the identity that differs, by name."""
+    """Every fact of the identity that differs, by name. The same image, now also pushed or pulled, is the same."""
     left, right = before.identity(), after.identity()
-    return tuple(
+    found = tuple(
         Change(what=name, before=left.get(name, ""), after=right.get(name, ""))
         for name in _names(left, right)
         if left.get(name, "") != right.get(name, "")
     )
+    same_image = bool(before.image_id) and before.image_id == after.image_id
+    return tuple(one for one in found if not (same_image and one.what == DIGEST and not (one.before and one.after)))
 
 
 def _names(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
@@ -196,7 +201,7 @@ def _identity(stack: Fingerprint) -> Iterator[tuple[str, str]]:
     if stack.image_id:
         yield "image", stack.image_id
     if stack.image_digest:
-        yield "image.digest", stack.image_digest.rpartition("@")[2]
+        yield DIGEST, stack.image_digest.rpartition("@")[2]
     yield "driver", stack.driver or ""
     yield "gpus", _kinds(gpu.name for gpu in stack.gpus)
     yield "hcas", _kinds(f"{hca.kind} {hca.firmware} {hca.link_layer}".strip() for hca in stack.hcas)

@@ -142,5 +142,11 @@ def test_only_the_images_id_and_digest_are_of_its_identity():
         "image": "sha256:1",
         "image.digest": "sha256:2",
     }
+    pushed = msgspec.structs.replace(named, image_digest="")
+    assert (changes(pushed, named), changes(named, pushed)) == ((), ())
+    again = msgspec.structs.replace(named, image_digest="r/a@sha256:3")
+    assert [one.what for one in changes(named, again)] == ["image.digest"]
+    other = msgspec.structs.replace(pushed, image_id="sha256:9")
+    assert [one.what for one in changes(named, other)] == ["image", "image.digest"]
     other_name = msgspec.structs.replace(named, image="mirror/a:1", image_digest="mirror/a@sha256:2")
     assert other_name.digest == named.digest
