@@ -75,14 +75,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class JobEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How it ended. exit_code: None when it was not over in time; negative when the launcher died of a signal.
 
-    rank_signal: the signal that a rank died of, as torchrun tells it. unended: processes that outlived SIGKILL.
+    rank_signal: the signal that a rank died of, as torchrun tells it.
     """
 
     exit_code: int | None
     took_s: float
     rank_signal: int | None = None
     last_line: str = ""
-    unended: int = 0
 
     @property
     def is_in_time(self) -> bool:
@@ -139,7 +138,7 @@ def script_command(template: str, *, key: str, python: str, checkpoint: Path) ->
 
 
 def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
-    """Run it to its end or its deadline. Raises MachineError when it cannot start, Interrupted."""
+    """Run it to its end or its deadline. Raises MachineError when it cannot start or be ended, Interrupted."""
     run_id = f"checkpoint-{secrets.token_hex(6)}"
     supervisor = Supervisor(run_id, own_id())
     began_s = time.monotonic()
@@ -167,6 +166,7 @@ def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
                 _put_away(started)
         finally:
             shutil.rmtree(_torchrun_logs(job), ignore_errors=True)
+    ended.require_none_left(f"the job of {job.log}")
     text = tail_of(job.log)
     killed = _SIGNAL.search(text)
     return JobEnd(
@@ -174,7 +174,6 @@ def run_job(job: Job, interrupt: Interrupt) -> JobEnd:
         took_s=took_s,
         rank_signal=int(killed.group(1)) if killed is not None else None,
         last_line=last_error(text),
-        unended=len(ended.survivors),
     )
 
 

@@ -97,7 +97,7 @@ def log_of(directory: Path, number: int) -> Path:
 
 
 def run_on_nodes(job: NodesJob, interrupt: Interrupt) -> JobEnd:
-    """Run it to its end or its deadline. Raises MachineError when this host cannot start it, Interrupted."""
+    """Run it to its end or its deadline. Raises MachineError when this host cannot start or end it, Interrupted."""
     run_id = f"nodes-{secrets.token_hex(6)}"
     supervisor = Supervisor(run_id, own_id())
     lease = LeaseFile(job.directory / f"lease.{run_id}")  # a new one: an earlier job must not take it for its own
@@ -127,11 +127,11 @@ def run_on_nodes(job: NodesJob, interrupt: Interrupt) -> JobEnd:
         for part in parts:
             part.job.close()
         shutil.rmtree(_torchrun_logs(job), ignore_errors=True)
+    ended.require_none_left("a job over nodes")
     return JobEnd(
         exit_code=(0 if failed is None else failed.job.poll()) if is_over else None,
         took_s=time.monotonic() - began_s,
         last_line=_reason(parts, failed, away),
-        unended=len(ended.survivors),
     )
 
 

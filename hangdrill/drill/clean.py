@@ -114,12 +114,7 @@ def _end_processes(run_id: str, controller: ProcessId, *, dry_run: bool) -> list
     supervisor = Supervisor(run_id, controller)
     found = [Leftover(what="process", name=f"{item.name} ({item.id.pid})") for item in supervisor.processes()]
     if not dry_run:
-        survivors = supervisor.end(GRACE).survivors
-        if survivors:
-            raise MachineError(
-                f"processes of run {run_id} survive SIGKILL: {', '.join(str(item.id.pid) for item in survivors)}",
-                next_step="they are stuck in the kernel (GPU, network or disk): look at dmesg",
-            )
+        supervisor.end(GRACE).require_none_left(f"run {run_id}")
     return found
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from hangdrill.drill.procfs import ProcessId, ProcessInfo, read_process, scan, send_signal
 from hangdrill.drill.waiting import Waiter
-from hangdrill.model.errors import InternalError, UsageError
+from hangdrill.model.errors import InternalError, MachineError, UsageError
 
 __all__ = ["EndReport", "Grace", "Supervisor", "require_own_process"]
 
@@ -31,6 +31,14 @@ class EndReport(msgspec.Struct, frozen=True, kw_only=True):
 
     signals: tuple[str, ...] = ()
     survivors: tuple[ProcessInfo, ...] = ()
+
+    def require_none_left(self, what: str) -> None:
+        """MachineError when somebody survived. what: whose processes they are ("run 1f0c")."""
+        if self.survivors:
+            raise MachineError(
+                f"processes of {what} survive SIGKILL: {', '.join(str(item.id.pid) for item in self.survivors)}",
+                next_step="they are stuck in the kernel (GPU, network or disk): look at dmesg",
+            )
 
 
 class Supervisor:

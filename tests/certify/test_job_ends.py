@@ -12,9 +12,23 @@ from hangdrill.certify.canary_runs import PairRuns
 from hangdrill.certify.checkpoint_jobs import Job, run_job
 from hangdrill.certify.running import run_cell
 from hangdrill.certify.script_cells import ScriptCell
-from hangdrill.drill.supervise import Supervisor
+from hangdrill.drill.procfs import own_id, read_process
+from hangdrill.drill.supervise import EndReport, Supervisor
 from hangdrill.drill.waiting import Interrupt
+from hangdrill.model.errors import MachineError
 from hangdrill.model.verdict import Verdict
+
+
+def a_job(directory) -> Job:
+    return Job(
+        command=("/bin/true",),
+        python=sys.executable,
+        environ={"PATH": "/usr/bin:/bin"},
+        agent_path=directory,
+        cwd=directory,
+        log=directory / "job.log",
+        deadline_s=60.0,
+    )
 
 
 def test_what_it_takes_to_end_the_leftovers_of_a_job_is_no_part_of_its_time(tmp_path, monkeypatch):
@@ -26,17 +40,20 @@ def test_what_it_takes_to_end_the_leftovers_of_a_job_is_no_part_of_its_time(tmp_
 
     monkeypatch.setattr(checkpoint_jobs, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     monkeypatch.setattr(Supervisor, "end", slow_end)
-    job = Job(
-        command=("/bin/true",),
-        python=sys.executable,
-        environ={"PATH": "/usr/bin:/bin"},
-        agent_path=tmp_path,
-        cwd=tmp_path,
-        log=tmp_path / "job.log",
-        deadline_s=60.0,
-    )
-    found = run_job(job, Interrupt())
+    found = run_job(a_job(tmp_path), Interrupt())
     assert (found.exit_code, found.took_s, now_s) == (0, 0.0, [100.0])
+
+
+@pytest.mark.parametrize("stuck", [True, False])
+def test_what_survives_sigkill_is_told_and_its_numbers_count_for_nothing(tmp_path, monkeypatch, stuck):
+    """The next job would be measured beside it."""
+    own = read_process(own_id()[0])
+    monkeypatch.setattr(Supervisor, "end", lambda self, grace: EndReport(survivors=(own,) if stuck else ()))
+    if stuck:
+        with pytest.raises(MachineError, match=f"survive SIGKILL: {own.id.pid}"):
+            run_job(a_job(tmp_path), Interrupt())
+    else:
+        assert run_job(a_job(tmp_path), Interrupt()).exit_code == 0
 
 
 @pytest.mark.parametrize("edited", [True, False])
