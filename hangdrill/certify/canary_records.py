@@ -106,8 +106,9 @@ class CanaryRun(msgspec.Struct, frozen=True, kw_only=True):
         if self.unreadable:
             return self.unreadable[0]
         if self.missing():
-            end = "not over in time" if self.exit_code is None else f"exit code {self.exit_code}"
-            return f"ranks {_listed(self.missing())} left no record: {self.last_line or f'no output, {end}'}"
+            said = self.last_line or ("no output" if self.exit_code is None else f"no output, exit code {self.exit_code}")
+            late = ", and the job was not over in time" if self.exit_code is None else ""
+            return f"ranks {_listed(self.missing())} left no record{late}: {said}"
         for record in self.ranks:
             if record.failed:
                 part, why = next(iter(record.failed.items()))
@@ -115,7 +116,7 @@ class CanaryRun(msgspec.Struct, frozen=True, kw_only=True):
         if self.exit_code is None:
             doing = sorted({record.doing for record in self.ranks if record.doing})
             return f"the job was not over in time{f', in {_listed(doing)}' if doing else ''}"
-        return f"the job ended with {self.exit_code}: {self.last_line}" if self.exit_code else ""
+        return f"the job ended with {self.exit_code}: {self.last_line or 'no output'}" if self.exit_code else ""
 
 
 def read_run(directory: Path, *, world_size: int) -> tuple[tuple[RankRecord, ...], tuple[str, ...]]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hangdrill.certify.canary_records import read_run
+from hangdrill.certify.canary_records import CanaryRun, read_run
 from hangdrill.rank.canary.cores import keep_to_own_cores, own_cores
 from hangdrill.rank.canary.meeting import Meeting
 from hangdrill.rank.canary.options import PARTS, parse_options
@@ -184,3 +184,16 @@ def test_what_an_operation_takes_is_told_from_what_disturbs_it():
     assert lower_decile([0.1, *quiet]) == 1.001  # and one stray reading is no answer
     with pytest.raises(ValueError, match="nothing"):
         lower_decile([])
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "said", "told"),
+    [
+        (3, "", "ranks 0 left no record: no output, exit code 3"),
+        (1, "ImportError: x", "ranks 0 left no record: ImportError: x"),
+        (None, "", "ranks 0 left no record, and the job was not over in time: no output"),
+        (None, "SignalException", "ranks 0 left no record, and the job was not over in time: SignalException"),
+    ],
+)
+def test_a_job_without_a_record_says_how_it_ended(exit_code, said, told):
+    assert CanaryRun(world_size=1, exit_code=exit_code, last_line=said).trouble() == told
