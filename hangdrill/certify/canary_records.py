@@ -106,9 +106,9 @@ class CanaryRun(msgspec.Struct, frozen=True, kw_only=True):
         if self.unreadable:
             return self.unreadable[0]
         if self.missing():
-            said = self.last_line or ("no output" if self.exit_code is None else f"no output, exit code {self.exit_code}")
+            silent = "no output" if self.exit_code is None else f"no output, exit code {self.exit_code}"
             late = ", and the job was not over in time" if self.exit_code is None else ""
-            return f"ranks {_listed(self.missing())} left no record{late}: {said}"
+            return f"ranks {_listed(self.missing())} left no record{late}: {self.last_line or silent}"
         for record in self.ranks:
             if record.failed:
                 part, why = next(iter(record.failed.items()))
