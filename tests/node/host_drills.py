@@ -5,9 +5,12 @@ from pathlib import Path
 
 from two_hosts import TwoHosts
 
+from hangdrill.drill.waiting import Waiter
+
 __all__ = ["DRILL_S", "Drill", "link_is_up", "nothing_left"]
 
 DRILL_S = 240.0
+LINK_S = 15.0
 
 
 class Drill:
@@ -63,8 +66,12 @@ def nothing_left(hosts: TwoHosts) -> dict[str, list]:
 
 
 def link_is_up(host) -> bool:
-    """Of eth0, with nothing of a fault left on it."""
-    link = host.run("ip", "-o", "link", "show", "dev", "eth0")
-    rules = host.run("iptables", "-S")
-    queue = host.run("tc", "qdisc", "show", "dev", "eth0")
-    return "state UP" in link and "hangdrill" not in rules and "tbf" not in queue
+    """Of eth0, with nothing of a fault left on it. The kernel tells of a link that was set up a moment later."""
+
+    def is_up() -> bool:
+        link = host.run("ip", "-o", "link", "show", "dev", "eth0")
+        rules = host.run("iptables", "-S")
+        queue = host.run("tc", "qdisc", "show", "dev", "eth0")
+        return "state UP" in link and "hangdrill" not in rules and "tbf" not in queue
+
+    return Waiter().until(lambda: is_up() or None, deadline_s=LINK_S) is not None
