@@ -78,7 +78,7 @@ def _seen(run: RecordedRun) -> PlaceFacts:
         for name in ("file_system", "mount_point", "names"):
             if getattr(place, name):
                 known[name] = getattr(place, name)
-    return PlaceFacts(when=COLLECTED, path=directory, **known)  # type: ignore[arg-type]
+    return PlaceFacts(when=COLLECTED, path=directory, **known)  # type: ignore[arg-type] # fields by name
 
 
 def _one_name(run: RecordedRun, place: PlaceFacts) -> Finding | None:

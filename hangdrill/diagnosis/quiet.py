@@ -85,7 +85,7 @@ def _by_reports(case: Case) -> Judgement | None:
     if not fallen:
         note = f"the recorder shows nothing unfinished, yet {name_ranks(ranks - broken)} had not ended"
     # mypy cannot know that who fell has announced an end.
-    entered = all(case.reports[rank].exit.last_sequence for rank in fallen)  # type: ignore[union-attr]
+    entered = all(case.reports[rank].exit.last_sequence for rank in fallen)  # type: ignore[union-attr] # see above
     standing = ranks - fallen
     named = broken or standing
     # Whoever was ended from outside may have been in anything, and whoever ran to the end may not have been needed.

@@ -220,7 +220,7 @@ class NodeProcess:
             host=socket.gethostname(),
             pid=os.getpid(),
             beat=beat,
-            state=self._state,  # type: ignore[arg-type]
+            state=self._state,  # type: ignore[arg-type] # one of the words of NodeStatus
             address=self._address,
             endpoint=self._endpoint,
             ranks=tuple(sorted({key.rank for key in ranks})),

@@ -12,6 +12,7 @@ import os
 import msgspec
 import pytest
 from certify_contexts import context_of
+from planted_torch import plant_in_torch
 
 from hangdrill.certify.canary import CanaryCell
 from hangdrill.model.certify_plan import Measure, Topology
@@ -32,24 +33,11 @@ EQUAL = (
     Measure.SHUTDOWN_TIME,
 )
 PLANTED = (Measure.MEMORY_BEFORE_FIRST_STEP, Measure.MEMORY_PEAK, Measure.THROUGHPUT)
+NOTHING = """
+def plant(torch):
+    pass
+"""
 SLOWER_AND_LARGER = """
-import importlib.abc, importlib.util, sys, time
-
-class Planted(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        run = spec.loader.exec_module
-
-        def exec_module(module):
-            run(module)
-            plant(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
 def plant(torch):
     import torch.distributed as dist
     call, right, group = torch.nn.Module.__call__, torch.Tensor.backward, dist.init_process_group
@@ -79,8 +67,6 @@ def plant(torch):
 
     torch.nn.Module.__call__ = forward
     torch.Tensor.backward, dist.init_process_group = backward, init_process_group
-
-sys.meta_path.insert(0, Planted())
 """
 
 
@@ -89,9 +75,7 @@ def certified(directory, planted, measures):
     context = context_of(directory, topologies=(Topology.SINGLE_NODE, Topology.DP), pairs=PAIRS)
     work = msgspec.structs.replace(context.plan.workload, steps=STEPS)
     plan = msgspec.structs.replace(context.plan, measures=measures, workload=work)
-    (directory / "planted").mkdir()
-    (directory / "planted/sitecustomize.py").write_text(planted)
-    stack = msgspec.structs.replace(context.stacks["candidate"], env={"PYTHONPATH": str(directory / "planted")})
+    stack = msgspec.structs.replace(context.stacks["candidate"], env=plant_in_torch(directory, planted))
     stacks = {**context.stacks, "candidate": stack}
     result = CanaryCell(plan).run(msgspec.structs.replace(context, plan=plan, stacks=stacks))
     lines = [line for line in result.lines if line.baseline]
@@ -102,7 +86,7 @@ def certified(directory, planted, measures):
 
 @pytest.mark.parametrize("repeat", REPEATS)
 def test_the_same_stack_twice_is_no_difference(tmp_path, repeat):
-    lines, differences = certified(tmp_path, "", EQUAL)
+    lines, differences = certified(tmp_path, NOTHING, EQUAL)
     assert lines
     assert Verdict.FAIL not in {line.verdict for line in lines}
     assert differences == ()

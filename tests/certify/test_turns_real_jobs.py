@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from certify_contexts import context_of, left_over
+from planted_torch import plant_in_torch
 
 from hangdrill.certify.canary_jobs import CanaryJob
 from hangdrill.certify.canary_turns import run_in_turns
@@ -24,34 +25,16 @@ pytestmark = pytest.mark.torchrun
 
 STEPS = ("--steps", "3", "--timeout-s", "30")
 PLANT = """
-import os
-if os.environ.get("RANK") == "1":
-    import importlib.abc, importlib.util, sys
+def plant(torch):
+    calls, right = [], torch.Tensor.backward
 
-    class Planted(importlib.abc.MetaPathFinder):
-        def find_spec(self, name, path, target=None):
-            if name != "torch":
-                return None
-            sys.meta_path.remove(self)
-            spec = importlib.util.find_spec(name)
-            run = spec.loader.exec_module
+    def backward(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 10 and os.environ.get("RANK") == "1":
+            {action}
+        return right(*args, **kwargs)
 
-            def exec_module(module):
-                run(module)
-                calls, right = [], module.Tensor.backward
-
-                def backward(*args, **kwargs):
-                    calls.append(1)
-                    if len(calls) == 10:
-                        {action}
-                    return right(*args, **kwargs)
-
-                module.Tensor.backward = backward
-
-            spec.loader.exec_module = exec_module
-            return spec
-
-    sys.meta_path.insert(0, Planted())
+    torch.Tensor.backward = backward
 """
 
 
@@ -70,9 +53,7 @@ def job(directory: Path, name: str, **changes) -> CanaryJob:
 
 def planted(directory: Path, action: str) -> dict[str, str]:
     """The environment of a job whose rank 1 does this in the tenth backward() of its life, in the middle of dp."""
-    (directory / "planted").mkdir()
-    (directory / "planted/sitecustomize.py").write_text(PLANT.format(action=action))
-    return {**os.environ, "PYTHONPATH": str(directory / "planted")}
+    return {**os.environ, **plant_in_torch(directory, PLANT.format(action=action))}
 
 
 def test_both_jobs_measure_everything_and_do_alone_what_is_not_measured_in_turns(tmp_path):
