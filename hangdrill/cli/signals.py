@@ -3,9 +3,11 @@
 A command that does better (a drill, the collector) puts its own handlers in their place while it runs.
 """
 
+import atexit
 import signal
+import sys
 import time
-from types import FrameType
+from types import CodeType, FrameType
 
 __all__ = ["end_by_interrupt"]
 
@@ -13,20 +15,53 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_WISH_S = 5.0
 """A signal so soon after another says the same (Ctrl-C twice; systemd's HUP behind its TERM), and must not cut the
 cleaning up short. After that it counts again: whoever insists is obeyed."""
+AGAIN_S = 0.02
 
 
 def end_by_interrupt() -> None:
-    """Let INT, TERM and HUP raise KeyboardInterrupt in the main thread. One that is ignored (nohup) stays so."""
-    last_s = float("-inf")
+    """Let INT, TERM and HUP raise KeyboardInterrupt in the main thread. One that is ignored (nohup) stays so.
+
+    A handler runs wherever the main thread is, also in a `__del__` or a weakref's callback, out of which Python lets no
+    exception: it tells `sys.unraisablehook` and goes on. The signal then comes again, AGAIN_S later, by an alarm.
+    """
+    last_s, last = float("-inf"), 0
+    before = sys.unraisablehook
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal last_s
+        nonlocal last_s, last
         now_s = time.monotonic()
         if now_s - last_s < SAME_WISH_S:
             return
-        last_s = now_s
+        last_s, last = now_s, number
         raise KeyboardInterrupt
+
+    def swallowed(what: "sys.UnraisableHookArgs") -> None:
+        nonlocal last_s
+        if issubclass(what.exc_type, KeyboardInterrupt) and last:
+            last_s = float("-inf")
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+        else:
+            before(what)
+
+    def again(number: int, frame: FrameType | None) -> None:
+        if _is_within(frame, swallowed.__code__):  # which lets no exception out either
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+        else:
+            signal.raise_signal(last)
+
+    def finish() -> None:
+        sys.unraisablehook = before
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
+    signal.signal(signal.SIGALRM, again)
+    sys.unraisablehook = swallowed
+    atexit.register(finish)
+
+
+def _is_within(frame: FrameType | None, code: CodeType) -> bool:
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None

@@ -58,6 +58,10 @@ class Cluster:
         except Exception as problem:  # dask's words for a client that has just lost its scheduler differ by version
             raise self.gone() from problem
 
+    def cancel(self, future: Future[tuple[Outcome, ...]]) -> None:
+        """Unless it has been read."""
+        future.cancel()
+
     def renew(self) -> bool:
         """A client that was closed stays closed."""
         raise self.gone()

@@ -31,6 +31,9 @@ class Engine(Protocol):
     def submit(self, read: Read, batch: Batch) -> Future[tuple[Outcome, ...]]:
         """Begin one batch. Raises BrokenExecutor or RuntimeError when nothing can be begun any more."""
 
+    def cancel(self, future: Future[tuple[Outcome, ...]]) -> None:
+        """Nobody waits for that batch any more."""
+
     def renew(self) -> bool:
         """After the executor broke: whether there is another now."""
 
@@ -51,6 +54,10 @@ class GivenExecutor:
     def submit(self, read: Read, batch: Batch) -> Future[tuple[Outcome, ...]]:
         """As the executor does it."""
         return self.executor.submit(read_batch, read, batch)
+
+    def cancel(self, future: Future[tuple[Outcome, ...]]) -> None:
+        """Unless it is being read."""
+        future.cancel()
 
     def renew(self) -> bool:
         """Never: it is not ours to make."""

@@ -5,11 +5,9 @@ read again here, file by file (`lone`), so that one file that kills its reader c
 by an exception, Ctrl-C or by closing the generator, what is pending is cancelled.
 """
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from concurrent.futures import TimeoutError as NotYet
 from contextlib import closing
 from operator import length_hint
 
@@ -18,6 +16,7 @@ import msgspec
 from hangdrill.model.errors import HangdrillError, MachineError
 from hangdrill.readers.batches import MAX_BATCH_JOBS, Batch, Read, Unseen, as_asked, in_batches, sent
 from hangdrill.readers.engine import Engine, GivenExecutor, Progress, no_progress
+from hangdrill.readers.landing import Overdue, landed
 from hangdrill.readers.lone import LoneReader, visible
 from hangdrill.recorder import DumpJob, Each, Outcome
 
@@ -28,7 +27,6 @@ MAX_FLIGHT_BYTES = 256 * 1024 * 1024
 BATCHES_A_WORKER = 4
 """So many batches each worker gets of a small incident, so that none idles while another has much left."""
 BATCH_DEADLINE_S = 600.0
-LOOK_S = 2.0
 
 
 class Flying(msgspec.Struct, kw_only=True):
@@ -41,7 +39,8 @@ class Flying(msgspec.Struct, kw_only=True):
 
 def read_in_batches(executor: Executor, *, workers: int | None = None, progress: Progress = no_progress) -> Each:
     """An `Each` that reads on the executor, which stays the caller's. workers: how many read at once; default: as many
-    as this process has CPUs. Of the executor's machinery only `submit` is used, and `result` and `cancel` of a future.
+    as this process has CPUs. Of the executor's machinery only `submit` is used, and `add_done_callback`, `result`
+    and `cancel` of a future.
     """
     return read_batches(GivenExecutor(executor, workers), progress=progress)
 
@@ -81,20 +80,20 @@ class _Flight:
             self._fill()
             if not self.air:
                 return
-            landed = self._landed(self.air[0])
+            outcomes = self._landed(self.air[0])
             batch = self.air.popleft().batch
             self.carried -= _carried(batch)
             self._fill()  # before the outcomes are handed out: the workers go on while the consumer thinks
-            if landed is None:
+            if outcomes is None:
                 yield from (self.lone.read(self.read, job) for job in batch)
             else:
-                yield from map(as_asked, batch, landed)
+                yield from map(as_asked, batch, outcomes)
 
     def close(self) -> None:
         """Cancel what is pending."""
         for flying in self.air:
             if flying.future is not None:
-                flying.future.cancel()
+                self.engine.cancel(flying.future)
         self.air.clear()
         self.lone.close()
 
@@ -121,7 +120,9 @@ class _Flight:
         if flying.future is None or (flying.generation != self.generation and not flying.future.done()):
             return None
         try:
-            return self._result(flying.future, flying.batch)
+            return landed(self.engine, flying.future, self.deadline_s)
+        except Overdue:
+            raise _overdue(flying.batch, self.deadline_s) from None
         except CancelledError:
             if flying.generation == self.generation:
                 raise self.engine.gone() from None
@@ -137,21 +138,6 @@ class _Flight:
             self.engine.check()
         return None
 
-    def _result(self, future: Future[tuple[Outcome, ...]], batch: Batch) -> tuple[Outcome, ...]:
-        ends_s = time.monotonic() + self.deadline_s
-        while (left_s := ends_s - time.monotonic()) > 0:
-            try:
-                return future.result(timeout=min(LOOK_S, left_s))
-            except NotYet:
-                if future.done():  # the reading itself raised a TimeoutError
-                    raise
-                self.engine.check()
-        raise MachineError(
-            f"a batch of {len(batch)} dumps was not read within {self.deadline_s:g} s",
-            where=batch[0].shown,
-            next_step="look whether its file system answers, and whether the workers are busy with something else",
-        )
-
     def _broken(self, generation: int) -> None:
         """The executor of this generation is broken. Of many batches that tell so, the first renews it."""
         if generation == self.generation:
@@ -161,6 +147,14 @@ class _Flight:
 
 def _carried(batch: Batch) -> int:
     return sum(len(job.data) for job in batch)
+
+
+def _overdue(batch: Batch, deadline_s: float) -> MachineError:
+    return MachineError(
+        f"a batch of {len(batch)} dumps was not read within {deadline_s:g} s",
+        where=batch[0].shown,
+        next_step="look whether its file system answers, and whether the workers are busy with something else",
+    )
 
 
 def _unseen(path: str, host: str) -> MachineError:

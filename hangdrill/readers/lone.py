@@ -4,12 +4,12 @@ import multiprocessing
 import os
 import signal
 from concurrent.futures import BrokenExecutor
-from concurrent.futures import TimeoutError as NotYet
 from multiprocessing.process import BaseProcess
 
 from hangdrill.model.diagnosis import UnreadableDump
 from hangdrill.model.errors import MachineError
 from hangdrill.readers.batches import Read, Unseen, as_asked, sent
+from hangdrill.readers.landing import Overdue, landed
 from hangdrill.readers.processes import Processes
 from hangdrill.recorder import DumpJob, Outcome
 
@@ -30,10 +30,10 @@ class LoneReader:
         """What became of the job; also when its process dies."""
         pool = self._started()
         try:
-            (outcome,) = pool.submit(read, (sent(job),)).result(timeout=self.deadline_s)
+            (outcome,) = landed(pool, pool.submit(read, (sent(job),)), self.deadline_s)
         except Unseen:  # here as little as there: let the reader say why
             return read(job)
-        except NotYet:
+        except Overdue:
             return self._lost(job, f"reading it took more than {self.deadline_s:g} s")
         except BrokenExecutor:
             process = self._process
@@ -55,8 +55,8 @@ class LoneReader:
             known = set(multiprocessing.active_children())
             self._pool = Processes(1)
             try:
-                self._pool.submit(_nothing, ()).result(timeout=START_DEADLINE_S)
-            except (BrokenExecutor, NotYet, OSError) as problem:
+                landed(self._pool, self._pool.submit(_nothing, ()), START_DEADLINE_S)
+            except (BrokenExecutor, Overdue, OSError) as problem:
                 raise MachineError(
                     f"a process that read dumps died, and no other can be started: {problem}",
                     next_step='look for memory and process limits; a script needs `if __name__ == "__main__":`',

@@ -41,7 +41,13 @@ class Processes:
 
     def submit(self, read: Read, batch: Batch) -> Future[tuple[Outcome, ...]]:
         """In one of the processes."""
-        return self.executor.submit(_read_until_stopped, read, batch)
+        with uninterrupted():  # in the executor's locks
+            return self.executor.submit(_read_until_stopped, read, batch)
+
+    def cancel(self, future: Future[tuple[Outcome, ...]]) -> None:
+        """Nothing here: `close` lets the executor's own thread do it. Cancelled by another thread while the pool
+        breaks, a future makes it fail, with a traceback on stderr (Python 3.10 and 3.11). What a consumer leaves
+        behind while the pool goes on is read for nobody, a window at most."""
 
     def renew(self) -> bool:
         """Another pool, a few times."""
@@ -54,17 +60,20 @@ class Processes:
 
     def check(self) -> None:
         """Raise BrokenExecutor when the pool is broken: a future that came too late to be told waits for ever."""
-        self.executor.submit(int)
+        with uninterrupted():
+            self.executor.submit(int)
 
     def gone(self) -> MachineError:
         """Nobody but the reading cancels."""
         return MachineError("the processes that read dumps were ended", next_step="run it again")
 
     def close(self) -> None:
-        """End all processes. Safe to repeat."""
-        self._stop_writer.close()
-        self.executor.shutdown(wait=True, cancel_futures=True)
-        self._stop_reader.close()
+        """End all processes. Safe to repeat. Not cut in two: what frees a semaphore would be, and the resource tracker
+        would tell of a leak."""
+        with uninterrupted():
+            self._stop_writer.close()
+            self.executor.shutdown(wait=True, cancel_futures=True)
+            self._stop_reader.close()
 
     def _open_or_close(self) -> None:
         """An interrupt meanwhile waits until all are started, and then ends them: a process whose start is cut short
@@ -104,8 +113,9 @@ def _begin(stop: "connection.Connection", go: "connection.Connection") -> None:
     """The first thing that a worker does."""
     _go.append(go)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # by which a pool that broke ends its other workers
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # the fork server may be somebody else's
     threading.Thread(target=_end_with, args=(stop,), name="hangdrill-parent-watch", daemon=True).start()
+    threading.Thread(target=_end_by_parent, name="hangdrill-term-watch", daemon=True).start()
 
 
 def _end_with(stop: "connection.Connection") -> None:
@@ -115,6 +125,15 @@ def _end_with(stop: "connection.Connection") -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join(timeout=GRACE_S)
+    os._exit(1)
+
+
+def _end_by_parent() -> None:
+    """Take the TERM by which a pool that broke ends its other workers. What anybody else sends is the parent's affair:
+    a worker that it killed would break the pool in the moment in which the parent is interrupted."""
+    parent = multiprocessing.parent_process()
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != getattr(parent, "pid", None):
+        pass
     os._exit(1)
 
 

@@ -77,6 +77,55 @@ def test_a_second_signal_does_not_cut_the_cleaning_up_but_a_later_one_does() -> 
     assert "KeyboardInterrupt" in later.stderr
 
 
+SWALLOWED = """
+import atexit, signal, sys, time
+from hangdrill.cli import signals
+atexit.register(time.sleep, {lasts})  # after what end_by_interrupt has registered
+class Freed:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+signals.end_by_interrupt()
+{first}
+try:
+    Freed()
+    time.sleep({waits})
+    print("goes on")
+except KeyboardInterrupt:
+    print("cleaned up")
+"""
+RINGS_IN_THE_HOOK = """
+real = signal.setitimer
+def at_once(which, seconds):
+    signal.setitimer = real
+    signal.raise_signal(signal.SIGALRM)
+signal.setitimer = at_once
+"""
+
+
+@pytest.mark.parametrize("first", ["", RINGS_IN_THE_HOOK])
+def test_an_interrupt_that_python_swallows_comes_again(first: str) -> None:
+    done = run_script(SWALLOWED.format(first=first, waits=DEADLINE_S / 2, lasts=0))
+    assert (done.stdout, done.stderr) == ("cleaned up\n", "")
+
+
+def test_without_the_hook_it_is_lost() -> None:
+    done = run_script(SWALLOWED.format(first="sys.unraisablehook = sys.__unraisablehook__", waits=0, lasts=0))
+    assert done.stdout == "goes on\n"
+    assert "KeyboardInterrupt" in done.stderr
+
+
+def test_it_does_not_come_when_the_command_is_over() -> None:
+    done = run_script(SWALLOWED.format(first="signals.AGAIN_S = 0.2", waits=0, lasts=0.4))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
+
+
+def test_what_else_python_swallows_is_told_as_ever() -> None:
+    freed = "class Freed:\n    def __del__(self):\n        raise OSError('lost')\nFreed()"
+    assert (
+        "OSError: lost" in run_script(f"from hangdrill.cli import signals\nsignals.end_by_interrupt()\n{freed}").stderr
+    )
+
+
 def test_under_nohup_a_hang_up_stays_ignored() -> None:
     script = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from hangdrill.cli import signals; "
     script += "signals.end_by_interrupt(); signal.raise_signal(signal.SIGHUP); print('goes on')"

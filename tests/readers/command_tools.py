@@ -42,7 +42,7 @@ class HeldCommand:
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", DRIVER, "diagnose", *arguments],
-                env=environ(**{HELD: str(self.gate)}, **({EARLY: str(early)} if early else {})),
+                env=environ(**{HELD: str(self.gate)}, **({EARLY: str(int(early))} if early else {})),
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 start_new_session=True,
@@ -61,7 +61,8 @@ class HeldCommand:
     def assert_interrupted(self) -> None:
         assert self.process.wait(timeout=DEADLINE_S) == ExitCode.INTERRUPTED, self.errors.read_text()
         self.assert_nothing_left()
-        assert self.errors.read_text() == "hangdrill: interrupted\n"
+        told = self.errors.read_text()
+        assert told == "hangdrill: interrupted\n", told
 
     def assert_nothing_left(self) -> None:
         wait_until(lambda: not session_members(self.process.pid), "no process left in the session")

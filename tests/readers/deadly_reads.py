@@ -40,6 +40,16 @@ def greedy(job: DumpJob) -> Outcome:
     raise MemoryError
 
 
+def at_gate(job: DumpJob) -> Outcome:
+    """Waits at the FIFO `gate` beside the file, and leaves its pid there; rank 0 goes through."""
+    place = Path(job.path).parent
+    if job.rank:
+        (place / f"{os.getpid()}.pid").touch()
+        with (place / "gate").open("rb"):
+            pass
+    return read_job(job)
+
+
 def held(job: DumpJob) -> Outcome:
     place = Path(os.environ[HELD])
     (place / f"{os.getpid()}.pid").touch()

@@ -8,7 +8,7 @@ from deadly_reads import buggy, empty
 from reader_tools import Counted, jobs, read_all
 
 from hangdrill.model.errors import MachineError
-from hangdrill.readers import GivenExecutor, flight, read_batches, read_here, read_in_batches
+from hangdrill.readers import GivenExecutor, flight, landing, read_batches, read_here, read_in_batches
 from hangdrill.recorder import DumpJob, Outcome, read_job
 
 
@@ -38,9 +38,9 @@ class Lazy(Future):
         super().__init__()
         self.executor = executor
 
-    def result(self, timeout=None):
+    def add_done_callback(self, call):
+        super().add_done_callback(call)
         self.executor.work()
-        return super().result(timeout)
 
 
 def rank_of(job: DumpJob) -> Outcome:
@@ -170,6 +170,6 @@ def test_a_batch_that_its_broken_executor_forgot_is_read_all_the_same(monkeypatc
         def check(self) -> None:
             raise BrokenExecutor("it broke while the batch was handed to it")
 
-    monkeypatch.setattr(flight, "LOOK_S", 0.01)
+    monkeypatch.setattr(landing, "LOOK_S", 0.01)
     some = jobs(5)
     assert list(read_batches(Forgets(Backwards(), 1))(read_job, some)) == read_all(some)
