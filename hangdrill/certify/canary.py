@@ -17,7 +17,7 @@ from hangdrill.rank.canary.turns import IN_TURNS
 
 __all__ = ["CanaryCell", "canary_cells"]
 
-GPU_JOB_S = 25.0
+GPU_JOB_S = 34.0
 """One canary job on GPUs of an idle machine."""
 PAIR_S, PART_S = 12.0, 3.5
 """Without GPUs: both jobs of a pair, and each part that they measure in turns."""

@@ -12,7 +12,7 @@ from hangdrill.model.receipt import EvidenceFile
 
 __all__ = ["MEASURES", "VARIANTS", "VariantCell", "variant_parts"]
 
-JOB_S = 12.0
+JOB_S = 14.0
 """One short job on GPUs of an idle machine."""
 VARIANTS = ("nccl-legacy", "nccl-lazy")
 PARTS = ("groups", "latency", "p2p")
