@@ -27,7 +27,7 @@ def left_out_lines(claims: Iterable[Claim], left_out: tuple[Measured, ...]) -> t
     names = {one.name for one in left_out}
     told = tuple(claim for claim in claims if any(claim.id.endswith(f"/{name}") for name in names))
     return unknown_lines(
-        told, "not measured: the plan's `measures` leaves it out", "name it there, or leave `measures` out"
+        told, "not measured: measures, in the plan, leaves it out", "name it there, or leave measures out"
     )
 
 

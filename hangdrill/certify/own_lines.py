@@ -65,7 +65,7 @@ def differences_line(differences: Sequence[Difference], baseline: Stack, candida
     if undeclared:
         verdict = Verdict.FAIL
         detail = f"{len(undeclared)} of {len(differences)} are not declared: {named(undeclared)}"
-        mend = "make the stacks alike, or name what is meant to differ in the plan's `declared`"
+        mend = "make the stacks alike, or name what is meant to differ in declared, in the plan"
         if HANGDRILL in undeclared:
             mend = f"hangdrill is installed in one of the stacks: certify an environment without it; then, {mend}"
     elif missing is not None:

@@ -56,6 +56,7 @@ def sign(receipt: Path, *, key: Path) -> None:
 
     The signatures that are there stay. Its checklist beside it is written again, with the ids of all keys.
     """
+    from hangdrill.certify.out import locked
     from hangdrill.certify.signing import SignatureProblem, add_signature, read_statement, signed_by
     from hangdrill.certify.verifying import has_expired, read_bytes
     from hangdrill.cli.certify import passphrase, utc_now
@@ -63,16 +64,18 @@ def sign(receipt: Path, *, key: Path) -> None:
     from hangdrill.report.checklist import checklist_html, checklist_markdown
 
     receipt = _signed_in(receipt)
-    try:
-        envelope = add_signature(read_bytes(receipt), key, passphrase=lambda: passphrase(key))
-    except SignatureProblem as problem:
-        hint = "`hangdrill certify --sign` makes one; a receipt.json alone is signed by it too, with --resume"
-        raise UsageError(str(problem), where=str(receipt), next_step=hint) from problem
-    write_file(receipt, envelope)
-    found, ids = read_statement(envelope).predicate, signed_by(envelope)
-    for name, page in (("checklist.md", checklist_markdown), ("checklist.html", checklist_html)):
-        if _is_page_of(receipt.parent / name, found.id):
-            write_file(receipt.parent / name, page(found, key_id=ids).encode())
+    read_bytes(receipt)  # refused here, and not by the lock, when it is not there
+    with locked(receipt.parent):  # two signatures at once: the second would lose the first
+        try:
+            envelope = add_signature(read_bytes(receipt), key, passphrase=lambda: passphrase(key))
+        except SignatureProblem as problem:
+            hint = "`hangdrill certify --sign` makes one; a receipt.json alone is signed by it too, with --resume"
+            raise UsageError(str(problem), where=str(receipt), next_step=hint) from problem
+        write_file(receipt, envelope)
+        found, ids = read_statement(envelope).predicate, signed_by(envelope)
+        for name, page in (("checklist.md", checklist_markdown), ("checklist.html", checklist_html)):
+            if _is_page_of(receipt.parent / name, found.id):
+                write_file(receipt.parent / name, page(found, key_id=ids).encode())
     click.echo(f"{found.verdict.value.upper()}  {found.title}, valid until {found.valid_until}")
     click.echo(f"signed with the keys {ids}")
     if has_expired(found, utc_now()):

@@ -13,6 +13,7 @@ from fake_pythons import fake_python
 from sample_receipts import line, receipt
 
 from hangdrill.certify.key_files import key_id_of
+from hangdrill.certify.out import locked
 from hangdrill.certify.signing import sign_receipt
 from hangdrill.cli import run_command
 from hangdrill.drill.waiting import Waiter
@@ -188,6 +189,21 @@ def test_a_second_person_signs_the_receipt_and_verify_wants_both(
     )
     run_command([*certified, "--resume", "--sign", owner, "--sign", engineer])
     assert signature() == "pass"
+
+
+def test_two_signatures_at_once_do_not_lose_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for key in ("k", "l"):
+        assert run_command(["keygen", str(tmp_path / key)]) == 0
+    file = tmp_path / "r.json"
+    file.write_bytes(sign_receipt(receipt(), tmp_path / "k", passphrase=lambda: None))
+    before, words = file.read_bytes(), ["sign", str(file), "--key", str(tmp_path / "l")]
+    with locked(tmp_path):
+        assert run_command(words) == 64
+        assert "another hangdrill works in this directory" in capsys.readouterr().err
+    assert file.read_bytes() == before
+    assert run_command(words) == 0
+    assert run_command(["sign", str(tmp_path / "gone" / "r.json"), "--key", str(tmp_path / "l")]) == 64
+    assert not (tmp_path / "gone").exists()
 
 
 @pytest.mark.parametrize("expired", [True, False])
