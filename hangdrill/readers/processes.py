@@ -23,6 +23,7 @@ __all__ = ["Processes"]
 PRELOAD = ["hangdrill.readers.batches", "hangdrill.readers.processes"]
 MAX_RENEWALS = 3
 GRACE_S = 2.0
+_UNTOUCHED = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
 _stop = threading.Event()
 """In a worker: nobody wants the rest."""
 _go: "list[connection.Connection]" = []
@@ -78,15 +79,16 @@ class Processes:
     def _open_or_close(self) -> None:
         """An interrupt meanwhile waits until all are started, and then ends them: a process whose start is cut short
         writes a traceback."""
+        taken = _taken()
         with ExitStack() as stack:
             with uninterrupted():
-                self._open()
+                self._open(taken)
                 stack.callback(self.close)
             stack.pop_all()
 
-    def _open(self) -> None:
+    def _open(self, taken: "set[signal.Signals]") -> None:
         """All processes are started before anything is read: a pool that breaks while it starts more loses some."""
-        _start_servers()
+        _start_servers(taken)
         self._stop_reader, self._stop_writer = self._context.Pipe(duplex=False)
         go_reader, go_writer = self._context.Pipe(duplex=False)
         self.executor = ProcessPoolExecutor(
@@ -97,13 +99,19 @@ class Processes:
                 self.executor.submit(_wait_for_go)
 
 
-def _start_servers() -> None:
-    """The fork server and Python's resource tracker never get what ends the parent, not even before they could say that
-    they ignore it, and so it is with the workers: they inherit what is blocked."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+def _taken() -> "set[signal.Signals]":
+    """The signals that end a program for which this one has a handler of its own."""
+    return {number for number in ENDING if signal.getsignal(number) not in _UNTOUCHED}
+
+
+def _start_servers(taken: "set[signal.Signals]") -> None:
+    """The fork server and Python's resource tracker never get what this program takes for its end, not even before they
+    could say that they ignore it, and so it is with the workers: they inherit what is blocked. In a program that leaves
+    these signals as they are nothing is blocked: its own pools have the same fork server."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, taken & {signal.SIGHUP})
     try:
         resource_tracker.ensure_running()  # it unblocks INT and TERM when it starts, and ignores them
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        signal.pthread_sigmask(signal.SIG_BLOCK, taken)
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -74,7 +74,7 @@ def test_so_it_is_with_an_executor_of_the_callers_own() -> None:
 def test_processes_that_always_die_are_not_started_for_ever(worth_it: None, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     real = Processes._open
-    monkeypatch.setattr(Processes, "_open", lambda self: started.append(self.workers) or real(self))
+    monkeypatch.setattr(Processes, "_open", lambda self, taken: started.append(self.workers) or real(self, taken))
     some = jobs(24)
     with open_executor(processes=2) as each:
         found = list(each(exits, some))

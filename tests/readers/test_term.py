@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from deadly_reads import at_gate
-from reader_tools import DEADLINE_S, path_jobs, read_all, wait_until
+from reader_tools import DEADLINE_S, environ, path_jobs, read_all, wait_until
 
 from hangdrill.readers import GivenExecutor, read_batches
 from hangdrill.readers.deferred import ENDING
@@ -117,3 +117,24 @@ def test_a_reading_that_is_left_while_its_pool_breaks(
     left.set()
     pool.close()
     assert thread_errors == ([] if is_ours or MENDED else ["InvalidStateError"])
+
+
+OWN_POOL = """
+import signal
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from hangdrill.readers.processes import Processes
+{handler}
+Processes(1).close()
+with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as own:
+    print(*map(int, own.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("handler", "blocked"), [("", ""), ("signal.signal(signal.SIGTERM, print)", "15")], ids=["none", "its own"]
+)
+def test_the_pools_of_a_program_without_handlers_can_be_ended(handler: str, blocked: str) -> None:
+    """They are forked from the same server as the readers. The control: a program that takes TERM itself."""
+    words = [sys.executable, "-c", OWN_POOL.format(handler=handler)]
+    assert subprocess.run(words, env=environ(), capture_output=True, text=True, check=True).stdout.strip() == blocked
