@@ -53,7 +53,7 @@ def samples_of(measured: Measured, runs: PairRuns) -> Samples:
         candidate=tuple(second for _, second in both),
         baseline_lost=old.count(None),
         candidate_lost=new.count(None),
-        why=_why(lost) or runs.gave_up,
+        why=_why(lost, measured.parts) or runs.gave_up,
     )
 
 
@@ -150,8 +150,8 @@ def _on_gpus(runs: PairRuns) -> bool:
     return any(one.device.startswith("cuda") or "NCCL" in one.backend_class for one in facts)
 
 
-def _why(lost: Sequence[CanaryRun]) -> str:
-    return next((why for run in lost if (why := run.trouble())), "")
+def _why(lost: Sequence[CanaryRun], parts: Sequence[str]) -> str:
+    return next((why for run in lost if (why := run.trouble(parts))), "")
 
 
 def _middle(samples: Sequence[float]) -> float:

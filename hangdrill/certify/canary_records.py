@@ -4,7 +4,7 @@
 parse is told with the reason, so that a measure is never taken from some of the ranks without saying so.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -101,18 +101,18 @@ class CanaryRun(msgspec.Struct, frozen=True, kw_only=True):
         cut = any(measure not in one.measures and (one.failed or one.doing not in AT_THE_END) for one in records)
         return None if cut else max(found, default=None)
 
-    def trouble(self) -> str:
-        """What went wrong, in a sentence; empty when nothing did."""
+    def trouble(self, parts: Sequence[str] = ()) -> str:
+        """What went wrong, in a sentence; empty when nothing did. parts: whose failure is asked for, if one failed."""
         if self.unreadable:
             return self.unreadable[0]
         if self.missing():
             silent = "no output" if self.exit_code is None else f"no output, exit code {self.exit_code}"
             late = ", and the job was not over in time" if self.exit_code is None else ""
             return f"ranks {_listed(self.missing())} left no record{late}: {self.last_line or silent}"
-        for record in self.ranks:
-            if record.failed:
-                part, why = next(iter(record.failed.items()))
-                return f"rank {record.rank}, {part}: {why}"
+        failures = [(record.rank, part, why) for record in self.ranks for part, why in record.failed.items()]
+        if failures:
+            rank, part, why = min(failures, key=lambda failure: failure[1] not in parts)
+            return f"rank {rank}, {part}: {why}"
         if self.exit_code is None:
             doing = sorted({record.doing for record in self.ranks if record.doing})
             return f"the job was not over in time{f', in {_listed(doing)}' if doing else ''}"

@@ -82,6 +82,12 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         """Of the samples."""
         return UNIT_OF[self.measure]
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of a job in which it is measured; empty: in its start or its end."""
+        own = (PART_OF[self.topology],) if self.topology in PART_OF else ()
+        return (*own, *(part for part, measures in PARTS.items() if self.measure in measures))
+
 
 def is_wanted(one: Measured, plan: CertifyPlan) -> bool:
     """Whether the plan has it compared."""

@@ -162,6 +162,20 @@ def test_a_measure_that_one_rank_of_the_candidate_lost_is_a_fail_and_lost_by_bot
     assert line(whole, whole).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize(
+    ("parts", "told"), [((), "latency: first"), (("p2p",), "p2p: own"), (("dp",), "latency: first")]
+)
+def test_a_lost_measure_is_told_with_the_failure_of_its_own_part(parts, told):
+    ranks = (rank_record(0, failed={"latency": "first"}), rank_record(1, failed={"tp": "other", "p2p": "own"}))
+    assert canary_run(*ranks).trouble(parts).endswith(told)
+
+
+def test_each_measure_knows_the_parts_that_measure_it():
+    of = {one.name: one.parts for one in measured_of(plan_of())}
+    assert (of["single-node/memory-of-p2p"], of["fsdp/throughput"]) == (("p2p",), ("fsdp",))
+    assert (of["single-node/recovery-time"], of["single-node/init-time"]) == (("dp", "recover"), ())
+
+
 def test_no_runs_at_all_are_unknown():
     result = judged(PairRuns(gave_up="the candidate made no process group"))
     assert {line.verdict for line in result.lines} == {Verdict.UNKNOWN}
