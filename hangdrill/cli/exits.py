@@ -32,16 +32,18 @@ class Stopped(Exception):
 
 
 class Commands(click.Group):
-    """A group whose commands do not end with click's own answers to a broken pipe and to an interrupt."""
+    """A group whose commands do not end with click's own answers to a broken pipe, an interrupt and an end of file."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; click must see neither a BrokenPipeError nor a KeyboardInterrupt."""
+        """Run the command; click must see no BrokenPipeError, KeyboardInterrupt or EOFError."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise Stopped from error
         except BrokenPipeError as error:
             raise OutputGone from error
+        except EOFError as error:  # of a prompt click makes an Abort itself
+            raise RuntimeError(f"EOFError: {error}") from error
         except SystemExit as error:
             if isinstance(error.__context__, BrokenPipeError):  # rich's answer to it
                 raise OutputGone from error

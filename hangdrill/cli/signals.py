@@ -22,7 +22,8 @@ def end_by_interrupt() -> None:
     """Let INT, TERM and HUP raise KeyboardInterrupt in the main thread. One that is ignored (nohup) stays so.
 
     A handler runs wherever the main thread is, also in a `__del__` or a weakref's callback, out of which Python lets no
-    exception: it tells `sys.unraisablehook` and goes on. The signal then comes again, AGAIN_S later, by an alarm.
+    exception: it tells `sys.unraisablehook` and goes on. The signal then comes again, AGAIN_S later, by an alarm. Until
+    then an alarm is that of who started the command (a time limit), and does what it does.
     """
     last_s, last = float("-inf"), 0
     before = sys.unraisablehook
@@ -36,17 +37,18 @@ def end_by_interrupt() -> None:
         raise KeyboardInterrupt
 
     def swallowed(what: "sys.UnraisableHookArgs") -> None:
-        nonlocal last_s
-        if issubclass(what.exc_type, KeyboardInterrupt) and last:
-            last_s = float("-inf")
+        if issubclass(what.exc_type, KeyboardInterrupt) and last:  # what comes in here, too, is the same wish
+            signal.signal(signal.SIGALRM, again)
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         else:
             before(what)
 
     def again(number: int, frame: FrameType | None) -> None:
+        nonlocal last_s
         if _is_within(frame, swallowed.__code__):  # which lets no exception out either
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         else:
+            last_s = float("-inf")
             signal.raise_signal(last)
 
     def finish() -> None:
@@ -56,7 +58,6 @@ def end_by_interrupt() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
-    signal.signal(signal.SIGALRM, again)
     sys.unraisablehook = swallowed
     atexit.register(finish)
 

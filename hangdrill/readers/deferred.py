@@ -27,10 +27,12 @@ def uninterrupted() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in ENDING}
     taken = {number: old for number, old in before.items() if old is not None and old is not signal.SIG_IGN}
     kept: list[tuple[int, float]] = []
+    is_over = False
 
     def keep(number: int, frame: FrameType | None) -> None:
-        kept.append((number, time.monotonic()))
-        if kept[-1][1] - kept[0][1] > PATIENCE_S:
+        if not is_over:
+            kept.append((number, time.monotonic()))
+        if is_over or kept[-1][1] - kept[0][1] > PATIENCE_S:
             restore()
             signal.raise_signal(number)
 
@@ -38,11 +40,12 @@ def uninterrupted() -> Iterator[None]:
         for number, old in taken.items():
             signal.signal(number, old)
 
-    for number in taken:
-        signal.signal(number, keep)
     try:
+        for number in taken:
+            signal.signal(number, keep)
         yield
     finally:
+        is_over = True  # an interrupt among the handlers leaves some of ours, which then keep nothing
         restore()
         if kept:
             signal.raise_signal(kept[0][0])

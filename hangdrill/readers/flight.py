@@ -135,6 +135,8 @@ class _Flight:
         except BrokenExecutor:
             self._broken(flying.generation)
         except Exception:  # an engine's own word for a worker that died; a bug of ours shows when it is read again
+            if not flying.future.done():  # a handler of the program's own raised it, as at an alarm
+                raise
             self.engine.check()
         return None
 

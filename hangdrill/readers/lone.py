@@ -56,7 +56,7 @@ class LoneReader:
             self._pool = Processes(1)
             try:
                 landed(self._pool, self._pool.submit(_nothing, ()), START_DEADLINE_S)
-            except (BrokenExecutor, Overdue, OSError) as problem:
+            except (BrokenExecutor, Overdue) as problem:
                 raise MachineError(
                     f"a process that read dumps died, and no other can be started: {problem}",
                     next_step='look for memory and process limits; a script needs `if __name__ == "__main__":`',

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from multiprocessing import connection, forkserver, resource_tracker
 
@@ -78,15 +78,22 @@ class Processes:
 
     def _open_or_close(self) -> None:
         """An interrupt meanwhile waits until all are started, and then ends them: a process whose start is cut short
-        writes a traceback."""
+        writes a traceback. Raises MachineError when one, or the fork server, cannot be started or dies meanwhile."""
         taken = _taken()
-        with ExitStack() as stack:
-            with uninterrupted():
-                self._open(taken)
-                stack.callback(self.close)
-            stack.pop_all()
+        try:
+            with ExitStack() as stack:
+                with uninterrupted():
+                    self._open(taken, stack)
+                stack.pop_all()
+        except TimeoutError:  # of a handler of the program's own, as at an alarm
+            raise
+        except (BrokenExecutor, OSError, EOFError) as problem:
+            raise MachineError(
+                f"processes that read dumps cannot be started: {str(problem) or type(problem).__name__}",
+                next_step="look for memory and for limits of processes and open files, or read with --jobs 1",
+            ) from problem
 
-    def _open(self, taken: "set[signal.Signals]") -> None:
+    def _open(self, taken: "set[signal.Signals]", stack: ExitStack) -> None:
         """All processes are started before anything is read: a pool that breaks while it starts more loses some."""
         _start_servers(taken)
         self._stop_reader, self._stop_writer = self._context.Pipe(duplex=False)
@@ -94,6 +101,7 @@ class Processes:
         self.executor = ProcessPoolExecutor(
             self.workers, mp_context=self._context, initializer=_begin, initargs=(self._stop_reader, go_reader)
         )
+        stack.callback(self.close)
         with go_reader, go_writer:
             for _ in range(self.workers):
                 self.executor.submit(_wait_for_go)

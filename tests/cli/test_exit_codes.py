@@ -12,7 +12,7 @@ import click
 import pytest
 
 from hangdrill.cli import cli, run_command
-from hangdrill.cli.exits import exit_code_of
+from hangdrill.cli.exits import Commands, exit_code_of
 from hangdrill.model.errors import ExitCode, HangdrillError, InternalError, Interrupted, MachineError, UsageError
 
 
@@ -56,6 +56,16 @@ def test_any_other_exception_is_a_bug_with_its_traceback_in_a_file(
     text = Path(file[1]).read_text()
     assert "Traceback (most recent call last)" in text
     assert "hangdrill 0" in text
+
+
+def test_an_end_of_file_is_no_interrupt_of_the_user(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """click answers to it as to Ctrl-D at a prompt, out of any command."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    commands = Commands(commands=[click.Command("read", callback=raising(EOFError("unexpected EOF")))])
+    assert exit_code_of(lambda: commands.main(["read"], standalone_mode=False)) == ExitCode.INTERNAL
+    assert "EOFError: unexpected EOF" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC, errno.EROFS])

@@ -102,7 +102,18 @@ signal.setitimer = at_once
 """
 
 
-@pytest.mark.parametrize("first", ["", RINGS_IN_THE_HOOK])
+SECOND_IN_THE_HOOK = """
+real = signal.setitimer
+def with_another(which, seconds):
+    signal.setitimer = real
+    signal.raise_signal(signal.SIGINT)
+    real(which, seconds)
+    signal.raise_signal(signal.SIGHUP)
+signal.setitimer = with_another
+"""
+
+
+@pytest.mark.parametrize("first", ["", RINGS_IN_THE_HOOK, SECOND_IN_THE_HOOK])
 def test_an_interrupt_that_python_swallows_comes_again(first: str) -> None:
     done = run_script(SWALLOWED.format(first=first, waits=DEADLINE_S / 2, lasts=0))
     assert (done.stdout, done.stderr) == ("cleaned up\n", "")
@@ -117,6 +128,13 @@ def test_without_the_hook_it_is_lost() -> None:
 def test_it_does_not_come_when_the_command_is_over() -> None:
     done = run_script(SWALLOWED.format(first="signals.AGAIN_S = 0.2", waits=0, lasts=0.4))
     assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
+
+
+@pytest.mark.parametrize(("first", "code"), [("", -signal.SIGALRM), ("signal.signal(signal.SIGALRM, print)", 0)])
+def test_the_alarm_of_who_started_the_command_still_ends_it(first: str, code: int) -> None:
+    """`perl -e 'alarm 60; exec ...'` is a time limit. The control: a program that takes the alarm itself."""
+    script = "import signal; from hangdrill.cli import signals; signals.end_by_interrupt()\n"
+    assert run_script(f"{script}{first}\nsignal.raise_signal(signal.SIGALRM)").returncode == code
 
 
 def test_what_else_python_swallows_is_told_as_ever() -> None:

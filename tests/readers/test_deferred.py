@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator
+from types import FrameType
 
 import pytest
 
@@ -69,3 +70,33 @@ def test_another_thread_changes_no_handler(seen: list[str]) -> None:
     thread.start()
     thread.join(timeout=30)
     assert seen == ["done"]
+
+
+@pytest.mark.parametrize("cut", range(1, 2 * len(ENDING) + 1))
+def test_an_interrupt_among_the_handlers_leaves_none_of_ours_that_keeps(
+    seen: list[str], monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    """It comes just after one of the handlers was put or put back; afterwards every signal arrives, each time."""
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupted)
+    real, left = signal.signal, [cut]
+
+    def put(number: int, handler: object) -> object:
+        before = real(number, handler)
+        left[0] -= 1
+        if left[0] == 0:
+            signal.raise_signal(signal.SIGINT)
+        return before
+
+    monkeypatch.setattr(signal, "signal", put)
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        pass
+    assert left[0] <= 0
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGTERM):
+        signal.raise_signal(number)
+    assert seen == ["SIGTERM", "SIGHUP", "SIGTERM"]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

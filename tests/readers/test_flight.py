@@ -1,7 +1,9 @@
 """Order, laziness, bounds and endings of a reading, on executors that need no other process."""
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from types import FrameType
 
 import pytest
 from deadly_reads import buggy, empty
@@ -140,6 +142,29 @@ def test_a_batch_that_never_comes_ends_in_an_error() -> None:
     each = read_batches(GivenExecutor(Never(), 1), deadline_s=0.05)
     with pytest.raises(MachineError, match=r"was not read within 0\.05 s"):
         list(each(empty, jobs(3)))
+
+
+@pytest.fixture
+def alarm_raises() -> Iterator[None]:
+    """As programs limit a call of theirs."""
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError("of the program")
+
+    before = signal.signal(signal.SIGALRM, late)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_what_a_handler_of_the_program_raises_is_not_taken_for_a_dead_process(alarm_raises: None) -> None:
+    class Never(Executor):
+        def submit(self, *call):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            return Future()
+
+    with pytest.raises(TimeoutError, match="of the program"):
+        list(read_in_batches(Never())(empty, jobs(1)))
 
 
 def test_batches_that_somebody_else_cancelled_end_in_an_error() -> None:

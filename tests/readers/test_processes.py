@@ -2,18 +2,21 @@
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
 from deadly_reads import DEADLY_RANKS, deadly, exits, greedy
-from reader_tools import DUMPS, jobs, path_jobs, read_all
+from reader_tools import DEADLINE_S, DUMPS, jobs, path_jobs, read_all
 
 import hangdrill
 from hangdrill.model.diagnosis import UnreadableDump
-from hangdrill.model.errors import UsageError
+from hangdrill.model.errors import MachineError, UsageError
 from hangdrill.readers import engine, open_executor, opening, read_in_batches
 from hangdrill.readers.engine import usable_cpus
 from hangdrill.readers.lone import LoneReader
@@ -74,12 +77,56 @@ def test_so_it_is_with_an_executor_of_the_callers_own() -> None:
 def test_processes_that_always_die_are_not_started_for_ever(worth_it: None, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     real = Processes._open
-    monkeypatch.setattr(Processes, "_open", lambda self, taken: started.append(self.workers) or real(self, taken))
+    monkeypatch.setattr(Processes, "_open", lambda self, *how: started.append(self.workers) or real(self, *how))
     some = jobs(24)
     with open_executor(processes=2) as each:
         found = list(each(exits, some))
     assert found == [lost(job, "the process that read it died: exit code 7") for job in some]
     assert started.count(2) <= 4
+
+
+def to_fork_server(number: int, how: int) -> None:
+    """Python reaps it, not we."""
+    pid = forkserver._forkserver._forkserver_pid
+    os.kill(pid, number)
+    os.waitid(os.P_PID, pid, how | os.WNOWAIT)
+
+
+@pytest.fixture(params=["fork server refuses", "fork server says nothing", "worker", "nobody"])
+def dying(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is killed between the start of the first worker and that of the second one."""
+    submit, connect, started = ProcessPoolExecutor.submit, forkserver.connect_to_new_process, []
+
+    def second_submit(self, *call):
+        started.append(call)
+        if len(started) == 2 and request.param == "fork server refuses":
+            to_fork_server(signal.SIGKILL, os.WEXITED)
+        if len(started) == 2 and request.param == "worker":
+            multiprocessing.active_children()[0].kill()
+            self._executor_manager_thread.join(DEADLINE_S)
+        return submit(self, *call)
+
+    def second_connect(fds):
+        if len(started) != 2 or request.param != "fork server says nothing":
+            return connect(fds)
+        to_fork_server(signal.SIGSTOP, os.WSTOPPED)
+        found = connect(fds)
+        to_fork_server(signal.SIGKILL, os.WEXITED)
+        return found
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", second_submit)
+    monkeypatch.setattr(forkserver, "connect_to_new_process", second_connect)
+    return request.param
+
+
+def test_processes_that_cannot_be_started_are_one_clear_error(dying: str, worth_it: None) -> None:
+    some = jobs(40)
+    fails = nullcontext() if dying == "nobody" else pytest.raises(MachineError, match="cannot be started")
+    with open_executor(processes=3) as each, fails:
+        assert list(each(read_job, some)) == read_all(some)
+    assert multiprocessing.active_children() == []
+    with open_executor(processes=3) as each:
+        assert list(each(read_job, some)) == read_all(some)
 
 
 def test_a_file_that_takes_all_memory_is_unreadable_and_no_bug() -> None:
