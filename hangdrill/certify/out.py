@@ -12,6 +12,7 @@ OUT/
 """
 
 import contextlib
+import fcntl
 import platform
 import shutil
 from collections.abc import Iterator
@@ -168,16 +169,39 @@ def locked(directory: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     lock = FileLock(directory / LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UsageError(
-            "another hangdrill works in this directory", where=str(directory), next_step="wait for it, or end it"
-        ) from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            lock.acquire(timeout=0)
+            stack.callback(lock.release)
+        except PermissionError as refused:
+            stack.enter_context(_locked_as_reader(directory, refused))
+        except Timeout as error:
+            raise _in_use(directory) from error
         yield
-    finally:
-        lock.release()
+
+
+@contextlib.contextmanager
+def _locked_as_reader(directory: Path, refused: PermissionError) -> Iterator[None]:
+    """The same lock, where its file is that of another user who may write to the directory, too. Raises `refused` where
+    there is none that can be read, or whose file system locks for writers only."""
+    try:
+        file = (directory / LOCK).open("rb")
+    except OSError:
+        raise refused from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _in_use(directory) from error
+        except OSError:
+            raise refused from None
+        yield
+
+
+def _in_use(directory: Path) -> UsageError:
+    return UsageError(
+        "another hangdrill works in this directory", where=str(directory), next_step="wait for it, or end it"
+    )
 
 
 def _is_used(out: Out) -> bool:

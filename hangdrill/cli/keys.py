@@ -56,8 +56,10 @@ def sign(receipt: Path, *, key: Path) -> None:
 
     The signatures that are there stay. Its checklist beside it is written again, with the ids of all keys.
     """
+    from functools import cache
+
     from hangdrill.certify.out import locked
-    from hangdrill.certify.signing import SignatureProblem, add_signature, read_statement, signed_by
+    from hangdrill.certify.signing import SignatureProblem, add_signature, can_sign, read_statement, signed_by
     from hangdrill.certify.verifying import has_expired, read_bytes
     from hangdrill.cli.certify import passphrase, utc_now
     from hangdrill.model.errors import UsageError
@@ -65,9 +67,11 @@ def sign(receipt: Path, *, key: Path) -> None:
 
     receipt = _signed_in(receipt)
     read_bytes(receipt)  # refused here, and not by the lock, when it is not there
+    said = cache(lambda: passphrase(key))
+    can_sign(key, passphrase=said)  # asks before it locks: who is slow to answer keeps nobody waiting
     with locked(receipt.parent):  # two signatures at once: the second would lose the first
         try:
-            envelope = add_signature(read_bytes(receipt), key, passphrase=lambda: passphrase(key))
+            envelope = add_signature(read_bytes(receipt), key, passphrase=said)
         except SignatureProblem as problem:
             hint = "`hangdrill certify --sign` makes one; a receipt.json alone is signed by it too, with --resume"
             raise UsageError(str(problem), where=str(receipt), next_step=hint) from problem

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -13,11 +15,14 @@ from fake_pythons import fake_python
 from sample_receipts import line, receipt
 
 from hangdrill.certify.key_files import key_id_of
-from hangdrill.certify.out import locked
-from hangdrill.certify.signing import sign_receipt
+from hangdrill.certify.out import LOCK, locked
+from hangdrill.certify.signing import sign_receipt, signed_by
 from hangdrill.cli import run_command
 from hangdrill.drill.waiting import Waiter
+from hangdrill.model.errors import UsageError
 from hangdrill.model.verdict import Verdict
+
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -204,6 +209,62 @@ def test_two_signatures_at_once_do_not_lose_one(tmp_path: Path, capsys: pytest.C
     assert run_command(words) == 0
     assert run_command(["sign", str(tmp_path / "gone" / "r.json"), "--key", str(tmp_path / "l")]) == 64
     assert not (tmp_path / "gone").exists()
+
+
+def test_who_is_asked_for_a_passphrase_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    def passphrase(key: Path) -> bytes:
+        asked.append(key)
+        if asked == [tmp_path / "l"]:  # meanwhile somebody else signs
+            assert run_command(["sign", str(file), "--key", str(tmp_path / "m")]) == 0
+        return b"of mine"
+
+    monkeypatch.setenv("HANGDRILL_KEY_PASSPHRASE", "of mine")
+    for key in ("k", "l", "m"):
+        assert run_command(["keygen", str(tmp_path / key), "--encrypt"]) == 0
+    file = tmp_path / "r.json"
+    file.write_bytes(sign_receipt(receipt(), tmp_path / "k", passphrase=lambda: b"of mine"))
+    monkeypatch.setattr(sys.modules["hangdrill.cli.certify"], "passphrase", passphrase)
+    assert run_command(["sign", str(file), "--key", str(tmp_path / "l")]) == 0
+    assert signed_by(file.read_bytes()).split(", ") == [key_id_of(tmp_path / f"{key}.pub") for key in "kml"]
+    assert asked == [tmp_path / "l", tmp_path / "m"]
+
+
+@pytest.fixture
+def shared_directory() -> Iterator[Path]:
+    """In which everybody may write."""
+    with TemporaryDirectory() as directory:
+        Path(directory).chmod(0o777)
+        yield Path(directory)
+
+
+@pytest.fixture
+def as_somebody_else() -> Iterator[Callable[[], None]]:
+    """Of whom the user root is none: root may write what it may not."""
+    yield lambda: os.seteuid(NOBODY) if os.geteuid() == 0 else None
+    os.seteuid(os.getuid())
+
+
+def test_a_lock_file_of_somebody_else_is_a_lock_all_the_same(
+    shared_directory: Path, as_somebody_else: Callable[[], None]
+) -> None:
+    """The first who signed has left it; the second must be able to."""
+    with locked(shared_directory):
+        (shared_directory / LOCK).chmod(0o444)
+        as_somebody_else()
+        with pytest.raises(UsageError, match="another hangdrill works"), locked(shared_directory):
+            pass
+    with pytest.raises(PermissionError):
+        (shared_directory / LOCK).open("r+")
+    with (
+        locked(shared_directory),
+        pytest.raises(UsageError, match="another hangdrill works"),
+        locked(shared_directory),
+    ):
+        pass
+    with locked(shared_directory):
+        pass
 
 
 @pytest.mark.parametrize("expired", [True, False])
