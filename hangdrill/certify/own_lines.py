@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hangdrill.certify.cells import CellResult
 from hangdrill.certify.declared import STACK_LINE
+from hangdrill.certify.running import LEFT_OUT, RUN_IT_TOO
 from hangdrill.certify.stacks import Stack
 from hangdrill.model.receipt import ITEM_TITLES, Control, Difference, Item, Line
 from hangdrill.model.verdict import Verdict
@@ -28,6 +29,8 @@ def cells_line(results: Sequence[CellResult]) -> Line:
     elif idle:
         told = named([f"{result.id} ({result.why_not})" for result in idle])
         detail, mend = f"{len(idle)} of {len(results)} did not: {told}", "mend that, and add --resume"
+        if all(result.why_not == LEFT_OUT for result in idle):
+            mend = RUN_IT_TOO
     verdict = Verdict.PASS if results and not idle else Verdict.UNKNOWN
     return Line(id=CELLS_LINE, item=Item.DIFFERENCES, verdict=verdict, claim=claim, detail=detail, mend=mend)
 

@@ -17,7 +17,7 @@ from hangdrill.model.certify_plan import CertifyPlan, Topology
 from hangdrill.model.errors import HangdrillError, Interrupted
 from hangdrill.model.receipt import Item
 
-__all__ = ["blocked_by", "key_of", "left_out", "run_cell"]
+__all__ = ["LEFT_OUT", "RUN_IT_TOO", "blocked_by", "key_of", "left_out", "run_cell"]
 
 REFUSALS = frozenset(
     {
@@ -27,6 +27,7 @@ REFUSALS = frozenset(
 )  # fmt: skip
 """What the system refuses is no bug of hangdrill's."""
 LEFT_OUT = "left out by --only"
+RUN_IT_TOO = "run it too: the same command with --resume and without --only"
 
 
 def key_of(cell: Cell, plan: CertifyPlan, stacks: Mapping[str, Stack]) -> str:
@@ -63,7 +64,7 @@ def _digest_of(script: str | None) -> str:
 
 def left_out(cell: Cell) -> CellResult:
     """The result of a cell that `--only` does not name."""
-    return _unable(cell, LEFT_OUT, "run it too: the same command with --resume and without --only")
+    return _unable(cell, LEFT_OUT, RUN_IT_TOO)
 
 
 def blocked_by(cell: Cell, stacks: Mapping[str, Stack], environ: Mapping[str, str]) -> CellResult | None:

@@ -29,6 +29,8 @@ def _judge_rank(agent: AgentFacts | None, usual: dict[str, str | None]) -> Findi
         return unknown("no agent reported")
     if not agent.torch:
         return unknown("the agent did not say which torch it runs")
+    if not agent.backend_class:
+        return unknown("the agent did not say which backend ran")
     differing = [
         f"{field} {getattr(agent, field)} instead of {usual[field]}"
         for field in FIELDS

@@ -4,14 +4,15 @@ from hangdrill.checks.base import Answer, Check, Finding, by_rank, failed, passe
 from hangdrill.checks.evidence import fault_reports, judged_agents
 from hangdrill.checks.hosts import host_fault
 from hangdrill.checks.words import ranks_text
-from hangdrill.model.run import FaultReport, RecordedRun
+from hangdrill.model.run import AgentFacts, FaultReport, RecordedRun
 from hangdrill.model.scenario import FaultKind
 from hangdrill.model.verdict import Verdict
 
 __all__ = ["CHECK"]
 
-LONGEST_MESSAGE = 200
+MOST_GROUPS = 3
 MEND_EARLY_END = "the job may have ended before it got there: see job.log"
+MEND_TOO_LATE = "the job may have ended before it got there: hold an earlier operation, or let it run longer"
 MEND = "compare the fault of the scenario with what the agents report in control/"
 
 
@@ -23,7 +24,11 @@ def _judge(run: RecordedRun) -> Answer:
         return _judge_host(run, kind)
     targets = run.scenario.fault.targets
     reports = {report.rank: report for report in fault_reports(run)}
-    findings = {rank: _judge_target(kind, reports.get(rank), _early_end(run)) for rank in targets}
+    early, agents = _early_end(run), judged_agents(run)
+    findings = {
+        rank: _judge_target(kind, reports.get(rank), early, "" if early else _entered(agents.get(rank)))
+        for rank in targets
+    }
     strangers = sorted(reports.keys() - set(targets))
     findings.update({rank: failed(f"reports the fault {reports[rank].kind}, but is no target") for rank in strangers})
     return by_rank(findings, f"{kind} confirmed on {ranks_text(targets)}{_place(reports)}", MEND)
@@ -46,20 +51,31 @@ def _problems(run: RecordedRun) -> str:
     return "".join(f"; {status.host}: {status.problem}" for status in run.nodes if status.problem)
 
 
-def _judge_target(kind: str, report: FaultReport | None, early_end: str) -> Finding:
+def _judge_target(kind: str, report: FaultReport | None, early_end: str, entered: str) -> Finding:
     if report is None:
-        return unknown(f"never reported the fault {kind}{early_end}", MEND_EARLY_END)
+        why = f"never reported the fault {kind}{early_end or entered}"
+        return unknown(why, MEND_TOO_LATE if entered else MEND_EARLY_END)
     if report.kind != kind:
         return failed(f"reports the fault {report.kind} instead of {kind}")
     return passed()
 
 
+def _entered(agent: AgentFacts | None) -> str:
+    """ "; it entered 71 collectives of default_pg": all that the rank had to hold."""
+    counts = [
+        f"{count} {what} of {group.desc or group.name}"
+        for group in (agent.groups if agent is not None else ())
+        for count, what in ((group.collectives, "collectives"), (group.p2p, "sends and receives"))
+        if count
+    ]
+    return f"; it entered {', '.join(counts[:MOST_GROUPS])}" if counts else ""
+
+
 def _early_end(run: RecordedRun) -> str:
     """ "; rank 0 raised SyntaxError: invalid syntax": why nobody came to the place, as far as the ranks said it."""
     for pull in run.manifest.ranks if run.manifest is not None else ():
-        if pull.exit is not None and pull.exit.status == "exception":
-            message = pull.exit.exception_message.partition("\n")[0][:LONGEST_MESSAGE]
-            return f"; rank {pull.rank} raised {pull.exit.exception_type}: {message}"
+        if pull.exit is not None and pull.exit.complaint:
+            return f"; rank {pull.rank} raised {pull.exit.complaint}"
     return ""
 
 

@@ -13,6 +13,7 @@ from hangdrill.diagnosis.reports import (
 )
 from hangdrill.diagnosis.words import name_ranks
 from hangdrill.model.diagnosis import Basis, Culprit, HangKind, HangVerdict
+from hangdrill.model.run import RankExit
 
 __all__ = ["nothing_pending"]
 
@@ -48,6 +49,10 @@ def _doubts(case: Case) -> list[str]:  # noqa: PLR0912 - a doubt a branch
     if torn:
         notes.append(f"the files of {name_ranks(torn)} are of several jobs or attempts: name the directory of one")
     silent = {rank for rank, view in scene.views.items() if view.mute} - torn
+    early = {rank: end for rank in sorted(silent) if (end := _end_by_error(case, rank)) is not None}
+    for rank, end in list(early.items())[:1]:  # the others mostly end of that, or of the same
+        notes.insert(0, f"rank {rank} raised {end.complaint} before anything was recorded")
+    silent -= early.keys()
     if silent:
         notes.append(f"{name_ranks(silent)} left dumps that say nothing: an empty recorder, or another backend's")
     partial = {rank for rank, view in scene.views.items() if not view.full} - silent - torn
@@ -68,6 +73,11 @@ def _doubts(case: Case) -> list[str]:  # noqa: PLR0912 - a doubt a branch
     if stopped:
         notes.append(f"the process of {name_ranks(stopped)} was stopped or gone")
     return notes
+
+
+def _end_by_error(case: Case, rank: int) -> RankExit | None:
+    report = case.reports.get(rank)
+    return report.exit if report is not None and raised(report) else None
 
 
 def _by_reports(case: Case) -> Judgement | None:

@@ -92,6 +92,9 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     reason: PullReason
 
 
+LONGEST_MESSAGE = 200
+
+
 class RankExit(msgspec.Struct, frozen=True, kw_only=True):
     """How a rank's program ended, as its own agent announced it before it let go of the process."""
 
@@ -109,6 +112,14 @@ class RankExit(msgspec.Struct, frozen=True, kw_only=True):
     """The last operation was a send or receive, so last_sequence is not a collective's."""
     frames: tuple[Frame, ...] = ()
     time_ns: int
+
+    @property
+    def complaint(self) -> str:
+        """ "KeyError: 'x'", the first line of the exception; empty when there was none."""
+        if self.status != "exception":
+            return ""
+        message = self.exception_message.partition("\n")[0][:LONGEST_MESSAGE]
+        return f"{self.exception_type or 'an exception'}{f': {message}' if message else ''}"
 
 
 class GroupCount(msgspec.Struct, frozen=True, kw_only=True):

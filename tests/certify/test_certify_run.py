@@ -191,6 +191,8 @@ def test_only_leaves_the_others_out_as_unknown(tmp_path: Path) -> None:
     receipt = run(tmp_path, [one, other], only=["canary"])
     assert (one.ran, other.ran) == (["canary/dp"], [])
     assert verdicts(receipt)["checkpoint/pair/held"] is Verdict.UNKNOWN
+    (all_ran,) = [line for line in receipt.lines if line.id == "certification/cells"]
+    assert (all_ran.verdict, all_ran.mend.startswith("run it too")) == (Verdict.UNKNOWN, True)
 
 
 @pytest.mark.parametrize(

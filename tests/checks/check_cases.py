@@ -241,6 +241,9 @@ CASES: dict[str, Cases] = {
             "rank 0 does not say": lambda: mutate(
                 held_run(), agents={r: mutate(a, torch="") for r, a in held_run().agents.items()}
             ),
+            "nobody made a process group": lambda: mutate(
+                held_run(), agents={r: mutate(a, backend_class="") for r, a in held_run().agents.items()}
+            ),
         },
     ),
     "arrival-as-known": Cases(

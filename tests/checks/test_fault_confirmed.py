@@ -20,3 +20,13 @@ def test_unconfirmed_fault_names_the_error_that_ended_the_script():
     assert answer.verdict is Verdict.UNKNOWN
     assert "rank 0 raised SyntaxError: invalid syntax" in answer.detail
     assert "more" not in answer.detail
+
+
+def test_a_place_that_the_job_never_comes_to_is_told_with_what_it_came_to():
+    run = mutate(held_run(), faults=())
+    answer = run_check(CHECK, run)
+    assert answer is not None
+    assert answer.verdict is Verdict.UNKNOWN
+    count = run.agents[1].groups[0].collectives
+    assert f"it entered {count} collectives of " in answer.detail
+    assert "hold an earlier operation" in answer.mend

@@ -250,3 +250,13 @@ def test_pg_ids_of_another_process_are_only_matched_where_that_is_sure(
     assert 1 in named(diagnosis) or diagnosis.verdict is HangVerdict.UNDECIDED
     sub = [culprit for culprit in diagnosis.culprits if "mesh_tp" in culprit.why]
     assert bool(sub) <= (basis is Basis.OBSERVED)
+
+
+def test_where_nothing_was_recorded_the_exception_comes_first() -> None:
+    """The control: the same dumps of ranks that raised nothing."""
+    dumps = [dump(rank) for rank in range(2)]
+    end = report(0, ended="exception", exception_type="ModuleNotFoundError", exception_message="No module 'x'\nmore")
+    raised = diagnose(dumps, world_size=2, reports=[end, report(1)])
+    assert raised.verdict is HangVerdict.UNDECIDED
+    assert raised.notes[0] == "rank 0 raised ModuleNotFoundError: No module 'x' before anything was recorded"
+    assert not any("raised" in note for note in diagnose(dumps, world_size=2, reports=[report(0), report(1)]).notes)
