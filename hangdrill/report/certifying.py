@@ -104,8 +104,8 @@ def print_dry_run(console: Console, dry: DryRun) -> None:
         table.add_row(*map(cell, (one.id, ", ".join(one.stacks), gpus, str(one.lines), about)))
     console.print(table)
     lines = sum(one.lines for one in dry.cells)
-    text = f"{count_text(len(dry.cells), 'cell')}, {count_text(lines, 'line')}"
-    console.print(cell(f"\n {text} and those of the stacks: about {duration_text(dry.estimate_s)} on an idle machine. Nothing was started."))
+    text = f"{count_text(len(dry.cells), 'cell')}, {count_text(lines, 'line')} and those of the stacks"
+    console.print(cell(f"\n {text}: about {duration_text(dry.estimate_s)} on an idle machine. Nothing was started."))
 
 
 def print_receipt(console: Console, receipt: Receipt, out_dir: Path, *, signed: bool) -> None:
