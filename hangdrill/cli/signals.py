@@ -52,8 +52,11 @@ def end_by_interrupt() -> None:
             signal.raise_signal(last)
 
     def finish() -> None:
+        """All is done and told: only the interpreter is left to be taken apart."""
         sys.unraisablehook = before
         signal.setitimer(signal.ITIMER_REAL, 0)
+        for number in SIGNALS:  # Python would put the default back, and end by a late one with another exit code
+            signal.signal(number, signal.SIG_IGN)
 
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:

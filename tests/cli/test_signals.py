@@ -137,6 +137,17 @@ def test_the_alarm_of_who_started_the_command_still_ends_it(first: str, code: in
     assert run_script(f"{script}{first}\nsignal.raise_signal(signal.SIGALRM)").returncode == code
 
 
+@pytest.mark.parametrize("number", ENDING, ids=str)
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_signal_behind_the_end_does_not_change_the_exit_code(number: int, is_ours: bool) -> None:
+    """Python puts the default back before it takes itself apart. The control: a program without our handlers."""
+    late = f"import atexit, signal, sys; atexit.register(signal.raise_signal, {int(number)})"
+    default = "for one in (1, 2, 15): signal.signal(one, signal.SIG_DFL)"
+    ours = "from hangdrill.cli import signals; signals.end_by_interrupt()"
+    done = run_script(f"{late}\n{ours if is_ours else default}\nsys.exit(2)")
+    assert (done.returncode, done.stderr) == (2 if is_ours else -number, "")
+
+
 def test_what_else_python_swallows_is_told_as_ever() -> None:
     freed = "class Freed:\n    def __del__(self):\n        raise OSError('lost')\nFreed()"
     assert (
