@@ -98,7 +98,11 @@ def run_drill(
             interrupt=interrupt,
         )
         session.tell("plan", "planned", {"run_id": plan.run_id})
-        with _recording_failures(journal), _locks(session, runtime_dir, interrupt), _registered(plan, runtime_dir):
+        with (
+            _recording_failures(journal, layout.root),
+            _locks(session, runtime_dir, interrupt),
+            _registered(plan, runtime_dir),
+        ):
             _execute(session, environ)
             interrupt.check()  # also when it came too late to cut anything short
         journal.write("finished")
@@ -148,13 +152,19 @@ def run_many(
 
         # The longest first, so that none of them begins when all others are over; one at a time, in the given order.
         order = sorted(range(len(items)), key=lambda at: -_longest_s(items[at][1]) if jobs > 1 else 0)
-        done = run_all(
-            [partial(task, number, *items[at]) for number, at in enumerate(order)], jobs=jobs, interrupt=interrupt
-        )
+        tasks = [partial(task, number, *items[at]) for number, at in enumerate(order)]
+        try:
+            done = run_all(tasks, jobs=jobs, interrupt=interrupt)
+        except Interrupted as error:
+            raise _interrupted(error, out_dir) from error
         results = [result for _, result in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
     if errors and len(errors) == len(items):
         raise next(iter(errors.values()))
     return results
+
+
+def _interrupted(error: Interrupted, place: Path) -> Interrupted:
+    return Interrupted(error.what, next_step=f"what was there until then is in {place}")
 
 
 def _longest_s(scenario: Scenario) -> float:
@@ -217,14 +227,14 @@ def _teardowns(scenario: Scenario) -> tuple[Teardown, ...]:
 
 
 @contextmanager
-def _recording_failures(journal: Journal) -> Iterator[None]:
+def _recorded(journal: Journal, run_dir: Path) -> Iterator[None]:
     """The record says why it ends early."""
     try:
         yield
     except Interrupted as error:
         journal.write("interrupted", {"why": error.what})
         journal.write("finished")
-        raise
+        raise _interrupted(error, run_dir) from error
     except OSError as error:
         journal.write("failed", {"error": str(error)})
         raise MachineError(

@@ -56,9 +56,7 @@ class Interrupt:
     def check(self) -> None:
         """Raise Interrupted when a stop was asked for."""
         if self.signal is not None:
-            raise Interrupted(
-                f"interrupted by {self.signal.name}", next_step="what was collected is in the run directory"
-            )
+            raise Interrupted(f"interrupted by {self.signal.name}")
 
     def close(self) -> None:
         """Close the pipe."""

@@ -45,7 +45,8 @@ class Drill:
         self.environ = {**os.environ, "HANGDRILL_RUNTIME_DIR": str(self.runtime)}
         words = ["--workload", "all-reduce", "--nproc", "2", "--fault", kind, "--rank", "1", "--before", "all_reduce:3"]
         self.out = directory / "out"
-        with (directory / "output").open("wb") as output:
+        self.output = directory / "output"
+        with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hangdrill", "run", *words, "--out", str(self.out)],
                 env=self.environ,
@@ -73,7 +74,7 @@ class Drill:
             return True if EVENTS[phase] in self.events() or self.process.poll() is not None else None
 
         assert Waiter().until(probe, deadline_s=REACH_S, poll_s=0.01), f"{phase} was not reached within {REACH_S:g} s"
-        assert EVENTS[phase] in self.events(), (self.out.parent / "output").read_text()
+        assert EVENTS[phase] in self.events(), self.output.read_text()
 
     def processes(self) -> list[str]:
         """Everything that carries this run's id, zombies left out."""
@@ -116,6 +117,7 @@ def test_ctrl_c_leaves_nothing(start_drill, phase):
     assert drill.events()[-1] == "finished"
     # Evidence of a later phase may have come to its end before the signal did.
     assert code == ExitCode.INTERRUPTED or "interrupted" not in drill.events()
+    assert code != ExitCode.INTERRUPTED or f"is in {drill.out}" in drill.output.read_text()
 
 
 @pytest.mark.parametrize("phase", EVENTS)
