@@ -10,8 +10,9 @@ import os
 import signal
 import threading
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing import connection, forkserver, resource_tracker
+from multiprocessing.context import BaseContext
 
 from hangdrill.model.errors import MachineError
 from hangdrill.readers.batches import Batch, Read, read_batch
@@ -78,7 +79,7 @@ class Processes:
 
     def _open_or_close(self) -> None:
         """An interrupt meanwhile waits until all are started, and then ends them: a process whose start is cut short
-        writes a traceback. Raises MachineError when one, or the fork server, cannot be started or dies meanwhile."""
+        writes a traceback. Raises MachineError when one cannot be started, or the fork server dies meanwhile."""
         taken = _taken()
         try:
             with ExitStack() as stack:
@@ -87,24 +88,34 @@ class Processes:
                 stack.pop_all()
         except TimeoutError:  # of a handler of the program's own, as at an alarm
             raise
-        except (BrokenExecutor, OSError, EOFError) as problem:
+        except (OSError, EOFError) as problem:
             raise MachineError(
                 f"processes that read dumps cannot be started: {str(problem) or type(problem).__name__}",
                 next_step="look for memory and for limits of processes and open files, or read with --jobs 1",
             ) from problem
 
     def _open(self, taken: "set[signal.Signals]", stack: ExitStack) -> None:
-        """All processes are started before anything is read: a pool that breaks while it starts more loses some."""
+        """All processes are started before anything is read. Of a pool that breaks meanwhile the reading hears when it
+        hands it work."""
         _start_servers(taken)
         self._stop_reader, self._stop_writer = self._context.Pipe(duplex=False)
         go_reader, go_writer = self._context.Pipe(duplex=False)
-        self.executor = ProcessPoolExecutor(
-            self.workers, mp_context=self._context, initializer=_begin, initargs=(self._stop_reader, go_reader)
-        )
+        self.executor = _StartsAllAtOnce(self.workers, self._context, self._stop_reader, go_reader)
         stack.callback(self.close)
-        with go_reader, go_writer:
+        with go_reader, go_writer, suppress(BrokenExecutor):
             for _ in range(self.workers):
                 self.executor.submit(_wait_for_go)
+
+
+class _StartsAllAtOnce(ProcessPoolExecutor):
+    """With the first job, as Python's own does where it forks. It starts one with each job else, and in Python 3.10 and
+    3.11 the thread that looks after them fails, with a traceback, when one dies while another is started."""
+
+    def __init__(
+        self, workers: int, context: BaseContext, stop: "connection.Connection", go: "connection.Connection"
+    ) -> None:
+        super().__init__(workers, mp_context=context, initializer=_begin, initargs=(stop, go))
+        self._safe_to_dynamically_spawn_children = False
 
 
 def _taken() -> "set[signal.Signals]":
