@@ -1,6 +1,8 @@
 """`hangdrill preflight`: would this environment leave evidence? It looks, says what to mend, and changes nothing."""
 
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["preflight"]
 
 COMMAND = "hangdrill.job_command"
+LAUNCHER = re.compile(r"(.*/)?(torchrun|python[0-9.]*)")
 
 
 class PreflightCommand(click.Command):
@@ -23,7 +26,21 @@ class PreflightCommand(click.Command):
         """Cut at the first `--`."""
         cut = args.index("--") if "--" in args else len(args)
         ctx.meta[COMMAND] = tuple(args[cut + 1 :])
-        return super().parse_args(ctx, args[:cut])
+        own = args[:cut]
+        try:
+            return super().parse_args(ctx, list(own))  # click takes its list apart
+        except click.UsageError as error:
+            at = _launcher_at(own)
+            if at is None:
+                raise
+            hint = f"put -- before your command: hangdrill preflight -- {shlex.join(own[at:])}"
+            raise click.UsageError(f"{error.format_message()}\n{hint}", ctx) from error
+
+
+def _launcher_at(words: list[str]) -> int | None:
+    """Where a job's command begins that was given without `--`; the value of --python is none."""
+    launchers = (at for at, word in enumerate(words) if LAUNCHER.fullmatch(word) and words[:at][-1:] != ["--python"])
+    return next(launchers, None)
 
 
 @click.command(cls=PreflightCommand, short_help="Would this environment leave evidence? Nothing is started.")

@@ -3,7 +3,7 @@
 from hangdrill.model.preflight import Finding, Severity
 from hangdrill.recorder.printable import printable
 
-__all__ = ["CATALOGUE", "NATIVE_FILES", "found"]
+__all__ = ["CATALOGUE", "DUMP_FINDINGS", "NATIVE_FILES", "found"]
 
 LOSES, UNKNOWN, RISK, NOTE = Severity.LOSES_EVIDENCE, Severity.UNKNOWN, Severity.RISK, Severity.NOTE
 
@@ -46,6 +46,10 @@ CATALOGUE: dict[str, tuple[Severity, str]] = {
     "stalled-rank-does-not-dump": (LOSES, "this backend on this road is known to dump on waiting ranks only"),
     "delivery-not-known": (UNKNOWN, "nothing was measured of this backend on this road"),
     "backend-not-known": (UNKNOWN, "neither scenario, script nor --backend names the backend"),
+    "sockets-directory-missing": (
+        RISK,
+        "the directory that HANGDRILL_SOCKETS names is not there: no collector was started",
+    ),
     # the way out
     "deliver-package-missing": (LOSES, "the package for the target's protocol is not installed beside hangdrill"),
     "deliver-refused": (LOSES, "there are no credentials, or the store or the directory refuses them"),
@@ -112,6 +116,8 @@ NATIVE_FILES = frozenset(
     id for id in CATALOGUE if id.startswith("dump-") and CATALOGUE[id][0] is LOSES and id != "dump-file-system-full"
 )
 """About the files that torch writes by itself. They lose nothing where the collector pulls: there they are risks."""
+DUMP_FINDINGS = frozenset(id for id in CATALOGUE if id.startswith("dump-") and id != "dump-files-of-before")
+"""About the files that torch writes by itself, at whatever cost: moot where it is known to write none."""
 
 
 def found(id: str, *, what: str, where: str, mend: str) -> Finding:

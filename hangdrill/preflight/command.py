@@ -58,7 +58,7 @@ def job_of_command(words: Sequence[str], *, environ: Mapping[str, str], cwd: Pat
         problem=taken.problem or problem,
         variables=taken.variables,
         removed=tuple(sorted(removed)),
-        trigger=Trigger.COLLECTOR if is_agent else Trigger.NATIVE,
+        trigger=Trigger.COLLECTOR if is_agent and merged.get("HANGDRILL_SOCKETS") else Trigger.NATIVE,
         nnodes=_nodes(flags.get("nnodes", "1")) if taken.is_torchrun else None,
         nproc_per_node=_ranks(flags.get("nproc-per-node", "1"), gpus) if taken.is_torchrun else None,
         max_restarts=_number(flags.get("max-restarts", "0")) if taken.is_torchrun else None,

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from hangdrill.arrival import Role, expected_arrival
 from hangdrill.model.preflight import Finding
 from hangdrill.model.scenario import FaultKind, Trigger
-from hangdrill.preflight.backend import implementation, requested
+from hangdrill.preflight.backend import Implementation, implementation, requested
 from hangdrill.preflight.catalogue import found
 from hangdrill.preflight.surroundings import JobKind, Surroundings
 
-__all__ = ["Known", "delivery_findings", "known_delivery"]
+__all__ = ["Known", "delivery_findings", "known_delivery", "writes_no_file"]
 
 Known = tuple[frozenset[Role], str]
 """The roles that leave a dump, and why the others do not."""
@@ -38,27 +38,49 @@ def known_delivery(
 
 def delivery_findings(facts: Surroundings) -> Iterator[Finding]:
     """All of this family."""
-    name, runs, trigger = requested(facts), implementation(facts), facts.job.trigger
+    name, trigger = requested(facts), facts.job.trigger
     if trigger is Trigger.COLLECTOR:
+        yield from _collector(facts)
         return
     if name is None:
         mend = "say --backend nccl or --backend gloo, or name a scenario or a script that does"
         what = "which backend the job uses is not known, and it decides whether the stalled rank leaves a dump"
         yield found("backend-not-known", what=what, where="job", mend=mend)
         return
-    known = None
     interval_s = _interval_s(facts)
     if trigger is Trigger.DEBUG_SERVER and interval_s is None:
         return  # what is not known of the server is said by its own rules
-    if runs is not None and facts.torch is not None:
-        known = known_delivery(
-            torch=facts.torch.version,
-            backend_class=runs.value,
-            trigger=trigger,
-            fault=facts.job.fault,
-            interval_s=interval_s or 0.0,
-        )
+    known = _known(facts, trigger, interval_s or 0.0)
     yield from _told(known, f"backend {name}, {trigger.value}", facts)
+
+
+def writes_no_file(facts: Surroundings) -> bool:
+    """Whether torch is known to write no dump into its own place. Asked from outside, gloo alone refuses to."""
+    if facts.job.trigger is not Trigger.NATIVE and implementation(facts) is not Implementation.GLOO:
+        return False
+    known = _known(facts, Trigger.NATIVE)
+    return known is not None and not known[0]
+
+
+def _known(facts: Surroundings, trigger: Trigger, interval_s: float = 0.0) -> Known | None:
+    runs = implementation(facts)
+    if runs is None or facts.torch is None:
+        return None
+    return known_delivery(
+        torch=facts.torch.version,
+        backend_class=runs.value,
+        trigger=trigger,
+        fault=facts.job.fault,
+        interval_s=interval_s,
+    )
+
+
+def _collector(facts: Surroundings) -> Iterator[Finding]:
+    sockets = facts.sockets
+    if sockets is not None and not sockets.exists:
+        what = f"{sockets.directory} is not there: no collector was started, and without one nobody pulls the evidence"
+        mend = f"start `hangdrill collect --sockets {sockets.directory} --to EVIDENCE` before the job, on every host"
+        yield found("sockets-directory-missing", what=what, where="HANGDRILL_SOCKETS", mend=mend)
 
 
 def _interval_s(facts: Surroundings) -> float | None:

@@ -31,10 +31,11 @@ def destination_findings(facts: Surroundings) -> Iterator[Finding]:
     yield from _name(facts)
     place = facts.place
     if place.exists and not place.is_directory:
-        what = f"{place.directory} is no directory: every dump is lost, with one line in the log"
+        what = f"{place.directory} is no directory: every dump that torch itself writes is lost, with one log line"
         yield found("dump-directory-unwritable", what=what, where=place.chosen_by, mend=SET_PREFIX)
     elif not place.exists and not place.made_by_hangdrill:
-        what = f"{place.directory} does not exist, and torch does not create it: every dump is lost, with one log line"
+        lost = "every dump that torch itself writes is lost, with one log line"
+        what = f"{place.directory} does not exist, and torch does not create it: {lost}"
         mend = f"mkdir -p -m 700 {place.directory}, on every host, before the job starts"
         yield found("dump-directory-missing", what=what, where=place.chosen_by, mend=mend)
     else:
@@ -67,7 +68,7 @@ def _access(facts: Surroundings) -> Iterator[Finding]:
         mend = "run preflight as the job's user, on a host of the job"
         yield found("dump-directory-not-seen", what=what, where=place.chosen_by, mend=mend)
     elif not place.writable:
-        what = f"{place.directory} cannot be written by this user: every dump is lost, with one log line"
+        what = f"{place.directory} cannot be written by this user: every dump that torch itself writes is lost"
         yield found("dump-directory-unwritable", what=what, where=place.chosen_by, mend=SET_PREFIX)
     needed = max(buffer_entries(facts), 0) * BYTES_OF_AN_ENTRY * (facts.job.nproc_per_node or 8)
     if place.free_bytes is not None and place.free_bytes < needed:

@@ -7,8 +7,8 @@ import msgspec
 from hangdrill.model.preflight import Finding, Preflight, Severity, preflight_verdict
 from hangdrill.model.scenario import Trigger
 from hangdrill.preflight.backend import group_timeout_s, implementation, requested
-from hangdrill.preflight.catalogue import NATIVE_FILES
-from hangdrill.preflight.delivery import delivery_findings
+from hangdrill.preflight.catalogue import DUMP_FINDINGS, NATIVE_FILES
+from hangdrill.preflight.delivery import delivery_findings, writes_no_file
 from hangdrill.preflight.destination import destination_findings
 from hangdrill.preflight.devices import device_findings
 from hangdrill.preflight.hosts import host_findings
@@ -48,7 +48,9 @@ ORDER = list(Severity)
 
 def examine(facts: Surroundings) -> Preflight:
     """All findings, the worst first, and the verdict."""
-    findings = [_weighed(finding, facts) for family in FAMILIES for finding in family(facts)]
+    moot = DUMP_FINDINGS if writes_no_file(facts) and not facts.place.made_by_hangdrill else frozenset()
+    raised = (finding for family in FAMILIES for finding in family(facts))
+    findings = [_weighed(finding, facts) for finding in raised if finding.id not in moot]
     findings.sort(key=lambda finding: ORDER.index(finding.severity))
     return Preflight(verdict=preflight_verdict(tuple(findings)), looked_at=_looked_at(facts), findings=tuple(findings))
 

@@ -1,5 +1,6 @@
 """Gather all facts for the rules: from the caller's environment, a scenario or a command, this host, and torch."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hangdrill.preflight.place import look_at_place, native_prefix
 from hangdrill.preflight.pods import is_empty_dir
 from hangdrill.preflight.script import read_script
 from hangdrill.preflight.slurm import local_root, look_at_slurm
-from hangdrill.preflight.surroundings import Job, JobKind, Place, Slurm, Surroundings, WayOut
+from hangdrill.preflight.surroundings import Job, JobKind, Place, Slurm, Sockets, Surroundings, WayOut
 from hangdrill.preflight.torch_probe import ask_torch
 from hangdrill.preflight.variables import names_to_ask_for
 from hangdrill.preflight.way_out import look_at_way_out
@@ -75,11 +76,19 @@ def gather(
         place=_place(job, scenario, merged, wishes, cwd=cwd, umask=umask),
         job=job,
         way_out=WayOut() if scenario is None else look_at_way_out(scenario, environ, str(cwd / "hangdrill-runs")),
+        sockets=_sockets(job, merged, cwd),
         pod=pod,
         slurm=slurm,
         grace_s=_grace_s(wishes, pod, slurm),
         kill_after_s=wishes.kill_after_s,
     )
+
+
+def _sockets(job: Job, environ: Mapping[str, str], cwd: Path) -> Sockets | None:
+    named = environ.get("HANGDRILL_SOCKETS", "")
+    if job.kind is not JobKind.COMMAND or job.trigger is not Trigger.COLLECTOR or not named:
+        return None
+    return Sockets(directory=named, exists=os.path.isdir(cwd / named))  # noqa: PTH112  # False where it is forbidden
 
 
 def _grace_s(wishes: Wishes, pod: Kubernetes | None, slurm: Slurm | None) -> float | None:

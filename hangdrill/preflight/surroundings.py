@@ -20,6 +20,7 @@ __all__ = [
     "Machine",
     "Place",
     "Script",
+    "Sockets",
     "Surroundings",
     "Torch",
     "WayOut",
@@ -156,6 +157,13 @@ class Slurm(msgspec.Struct, frozen=True, kw_only=True):
     """Where `hangdrill run` would write if --out says nothing."""
 
 
+class Sockets(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a command's ranks are served to the collector, which makes the directory when it starts."""
+
+    directory: str
+    exists: bool
+
+
 class JobKind(Enum):
     """Where the job comes from."""
 
@@ -203,6 +211,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
     job: Job = Job()
     way_out: WayOut = WayOut()
+    sockets: Sockets | None = None
+    """Of a command whose ranks are to be watched by `hangdrill collect`."""
     pod: Kubernetes | None = None
     """Of a scenario whose job is put into pods."""
     slurm: Slurm | None = None

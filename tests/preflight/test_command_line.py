@@ -72,14 +72,21 @@ def test_a_module_is_looked_for_below_the_working_directory(here: Path) -> None:
 
 @pytest.mark.parametrize("target", ["train.py", "-m pkg.main"])
 def test_under_the_rank_agent_the_collector_is_the_road(here: Path, target: str) -> None:
-    found = job(here, f"torchrun -m hangdrill.rank {target}")
+    found = job(here, f"HANGDRILL_SOCKETS=/s torchrun -m hangdrill.rank {target}")
     assert found.trigger is Trigger.COLLECTOR
+    assert job(here, f"torchrun -m hangdrill.rank {target}", HANGDRILL_SOCKETS="/s").trigger is Trigger.COLLECTOR
     assert found.script is not None
     assert found.script.inits
 
 
+def test_the_rank_agent_without_sockets_is_the_script_alone(here: Path) -> None:
+    assert job(here, "torchrun -m hangdrill.rank train.py").trigger is Trigger.NATIVE
+    taken_away = "env -u HANGDRILL_SOCKETS torchrun -m hangdrill.rank train.py"
+    assert job(here, taken_away, HANGDRILL_SOCKETS="/s").trigger is Trigger.NATIVE
+
+
 def test_a_workload_of_hangdrill_has_no_script(here: Path) -> None:
-    found = job(here, "torchrun -m hangdrill.rank workload:ddp --steps 3")
+    found = job(here, "HANGDRILL_SOCKETS=/s torchrun -m hangdrill.rank workload:ddp --steps 3")
     assert (found.script, found.problem, found.trigger) == (None, "", Trigger.COLLECTOR)
 
 

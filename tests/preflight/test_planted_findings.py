@@ -9,7 +9,7 @@ from hangdrill.model.preflight import Finding, Severity, preflight_verdict
 from hangdrill.model.scenario import FaultKind, Trigger
 from hangdrill.model.verdict import Verdict
 from hangdrill.preflight import CATALOGUE, examine
-from hangdrill.preflight.surroundings import Call, DebugServerCall, Job, JobKind, Slurm, Surroundings, WayOut
+from hangdrill.preflight.surroundings import Call, DebugServerCall, Job, JobKind, Slurm, Sockets, Surroundings, WayOut
 
 NATIVE, SERVER = Trigger.NATIVE, Trigger.DEBUG_SERVER
 CULPRIT = "stalled-rank-does-not-dump"
@@ -97,6 +97,7 @@ PLANTED: list[tuple[str, Surroundings, list[str]]] = [
     (CULPRIT, good(job={"trigger": NATIVE}), []),
     ("delivery-not-known", good(job={"trigger": NATIVE, "backend": "mine"}), []),
     ("backend-not-known", good(job={"trigger": NATIVE}, init={"backends": None}), ["script-cannot-tell"]),
+    ("sockets-directory-missing", good(sockets=Sockets(directory="/tmp/none", exists=False)), []),
     # the way out
     ("deliver-package-missing", out(problem="the package for s3:// is missing: s3fs"), []),
     ("deliver-refused", out(problem="there are no credentials"), []),
@@ -220,6 +221,10 @@ QUIET = {
     ),
     "blocking wait and the collector": good(environ={"TORCH_NCCL_BLOCKING_WAIT": "1"}),
     "nccl with the collector": good(),
+    "the ranks' sockets have their directory": good(sockets=Sockets(directory="/tmp/s", exists=True)),
+    "torch writes no file on gloo, so its place does not matter": good(
+        job={"backend": "gloo"}, place={"exists": False, "is_directory": False, "file_system": "overlay"}
+    ),
     "a restart with a store of its own": restarted(TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1"),
     "a drill of a dying store has one": restarted(FaultKind.STORE_DEATH),
     "a restart on nccl, for all that is known": good(job={"max_restarts": 3}),
@@ -297,6 +302,25 @@ def test_a_lost_native_file_is_a_risk_where_the_collector_pulls() -> None:
     missing = {"exists": False, "is_directory": False, "writable": False}
     assert examine(good(place=missing)).verdict is Verdict.PASS
     assert examine(good(place=missing, **LEGACY)).verdict is Verdict.FAIL
+
+
+GONE = {"exists": False, "is_directory": False, "file_system": "overlay"}
+
+
+def test_where_torch_writes_no_file_its_place_is_not_judged() -> None:
+    assert ids(good(place=GONE, job={"trigger": NATIVE, "backend": "gloo"})) == ["no-rank-dumps"]
+    assert ids(good(place={**GONE, "old_files": 3}, job={"backend": "gloo"})) == ["dump-files-of-before"]
+
+
+@pytest.mark.parametrize("backend", ["nccl", "nccl-lazy", "nccl-legacy"])
+def test_under_nccl_the_collector_may_ask_torch_for_its_file_so_its_place_is_judged(backend: str) -> None:
+    found = ids(good(place=GONE, job={"backend": backend}))
+    assert {"dump-directory-missing", "dump-on-container-layer"} <= set(found)
+
+
+def test_the_run_directory_is_judged_on_every_backend() -> None:
+    place = {"made_by_hangdrill": True, "writable": False}
+    assert ids(good(place=place, job={"backend": "gloo"})) == ["dump-directory-unwritable"]
 
 
 def test_what_others_wrote_is_made_safe_to_print() -> None:

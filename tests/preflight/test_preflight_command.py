@@ -47,7 +47,7 @@ def ids(found: dict) -> set[str]:
 
 
 QUICK = ["--python", "./python", "--dump-to", "dumps"]
-GOOD = ["--", "torchrun", "--nproc-per-node", "8", "-m", "hangdrill.rank", "train.py"]
+GOOD = ["--", "HANGDRILL_SOCKETS=/", "torchrun", "--nproc-per-node", "8", "-m", "hangdrill.rank", "train.py"]
 
 
 def test_a_good_environment_is_quiet_with_the_real_torch(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,6 +69,26 @@ def test_a_good_command_is_quiet(clean: Path, capsys: pytest.CaptureFixture[str]
 def test_the_same_without_the_agent_loses_the_culprits_dump(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = answer(capsys, *QUICK, "--", "torchrun", "--nproc-per-node", "8", "train.py")
     assert (code, found["verdict"], ids(found)) == (1, "fail", {"stalled-rank-does-not-dump"})
+
+
+def test_the_agent_without_its_variable_is_the_script_alone(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = answer(capsys, *QUICK, "--", *GOOD[2:])
+    assert (code, ids(found), found["looked_at"]["evidence"]) == (1, {"stalled-rank-does-not-dump"}, "native")
+
+
+def test_a_sockets_directory_that_is_not_there_is_told(
+    clean: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sockets = clean / "job/sockets"
+    monkeypatch.setenv("HANGDRILL_SOCKETS", str(sockets))
+    _, found = answer(capsys, *QUICK, "--", *GOOD[2:])
+    assert ids(found) == {"sockets-directory-missing"}
+    (told,) = [finding for finding in found["findings"] if finding["id"] == "sockets-directory-missing"]
+    assert told["mend"].startswith(f"start `hangdrill collect --sockets {sockets} --to EVIDENCE` before the job")
+    sockets.mkdir(parents=True)
+    assert ids(answer(capsys, *QUICK, "--", *GOOD[2:])[1]) == set()
+    sockets.rmdir()
+    assert ids(answer(capsys, *QUICK, "--trigger", "native", "--", *GOOD[2:])[1]) == {"stalled-rank-does-not-dump"}
 
 
 def test_a_scenario_is_judged_by_its_backend_and_road(clean: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,6 +145,26 @@ def test_people_read_the_finding_its_place_its_mend_and_the_verdict(
     assert "LOSES EVIDENCE  rollback-misspelled  TORCH_DIST_USE_NCCL2" in text
     assert "mend: set TORCH_DIST_USE_NCCL2=0, or unset it" in text
     assert "FAIL  a hang in this environment would leave less evidence than it should; 1 loses evidence" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["torchrun", "--nproc-per-node", "8", "train.py"], ["torchrun", "train.py"], ["/v/bin/python3.12", "-m", "x"]],
+    ids=" ".join,
+)
+def test_a_forgotten_double_dash_is_answered_with_the_line_that_was_meant(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert run_command(["preflight", *arguments]) == 64
+    assert f"put -- before your command: hangdrill preflight -- {' '.join(arguments)}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--no-such", "quick/ddp-hold"], ["--python", "python3", "--no-such"]])
+def test_another_wrong_option_is_no_forgotten_double_dash(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert run_command(["preflight", *arguments]) == 64
+    assert "put --" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
