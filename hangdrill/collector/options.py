@@ -1,5 +1,6 @@
 """What the user or the controller asks of the collector, checked once at the edge."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,8 @@ __all__ = ["CollectorOptions", "check_options"]
 
 DEFAULT_STALL_AFTER_S = 240.0
 """For an operation without a timeout of its own, and for a job whose timeout nobody told."""
+
+ROOT = 0
 
 
 class CollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +45,10 @@ class CollectorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_options(options: CollectorOptions) -> None:
-    """Raise UsageError for what the user can mend, MachineError for what this machine refuses. Makes `to`."""
+    """Raise UsageError for what the user can mend, MachineError for what this machine refuses.
+
+    Makes `sockets` with its parents, as the ranks do, and `to` without: a volume that is not mounted is told.
+    """
     for name in ("poll_s", "settle_s", "linger_s", "stall_after_s"):
         value = getattr(options, name)
         if value is not None and not 0 <= value < float("inf"):
@@ -53,11 +59,31 @@ def check_options(options: CollectorOptions) -> None:
         raise UsageError(f"must be at least 0.005; got {options.poll_s}", where="--poll-s")
     if options.world_size is not None and options.world_size < 1:
         raise UsageError(f"must be at least 1; got {options.world_size}", where="--world-size")
-    for name, path in (("--sockets", options.sockets), ("--control", options.control)):
-        if path is not None and not path.is_dir():
-            raise UsageError(f"{path} is not a directory", where=name, next_step="make it before the ranks start")
+    if options.control is not None and not options.control.is_dir():
+        what = f"{options.control} is not a directory"
+        raise UsageError(what, where="--control", next_step="make it before the ranks start")
     check_delivery(options.delivery)
+    _make_sockets_directory(options.sockets)
     _make_evidence_directory(options.to)
+
+
+def _make_sockets_directory(path: Path) -> None:
+    """With its parents, as the ranks make it (`hangdrill.rank.orders`): whoever comes first."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = path.stat().st_uid
+    except FileExistsError as error:
+        raise UsageError(f"{path} is not a directory", where="--sockets", next_step="name a directory") from error
+    except NotADirectoryError as error:
+        what = f"cannot make {path}: a part of it is a file"
+        raise UsageError(what, where="--sockets", next_step="name a directory") from error
+    except OSError as error:
+        raise MachineError(f"cannot make {path}: {error.strerror}", where="--sockets") from error
+    is_shared = owner in (os.geteuid(), ROOT)  # root's own may be a volume of a pod
+    needed = os.R_OK | os.X_OK | (0 if is_shared else os.W_OK)
+    if not os.access(path, needed, effective_ids=True):
+        what = f"{path} is somebody else's: ranks of this user cannot be watched there"
+        raise MachineError(what, where="--sockets", next_step="name a directory of your own")
 
 
 def _make_evidence_directory(path: Path) -> None:

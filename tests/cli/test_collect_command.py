@@ -118,3 +118,4 @@ def test_a_collector_without_ranks_ends_in_order_when_its_parent_is_gone(tmp_pat
     assert done.returncode == 0
     assert "no rank ever answered here" in done.stderr
     assert json.loads((tmp_path / "to/manifest.json").read_text())["schema"] == "hangdrill.manifest/1"
+    assert run_command(["diagnose", str(tmp_path / "to")]) == 2  # no evidence is told there

@@ -2,8 +2,11 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -12,9 +15,9 @@ from collector_tools import wait_until
 from fake_plane import waiting_rank
 
 from hangdrill.collector.__main__ import main, parse
-from hangdrill.collector.options import CollectorOptions
+from hangdrill.collector.options import CollectorOptions, check_options
 from hangdrill.delivery import DeliveryOptions
-from hangdrill.model.errors import UsageError
+from hangdrill.model.errors import MachineError, UsageError
 from hangdrill.model.run import Manifest
 from hangdrill.model.scenario import Incident
 
@@ -118,7 +121,8 @@ def test_it_ends_when_its_parent_is_gone(job, start):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--sockets", "{tmp}/none", "--to", "{tmp}/e"], "is not a directory"),
+        (["--sockets", "{tmp}/file", "--to", "{tmp}/e"], "--sockets: {tmp}/file is not a directory"),
+        (["--sockets", "{tmp}/file/sockets", "--to", "{tmp}/e"], "--sockets: cannot make {tmp}/file/sockets"),
         (["--sockets", "{tmp}", "--to", "{tmp}/none/e"], "--to: {tmp}/none is not a directory"),
         (["--sockets", "{tmp}", "--to", "{tmp}/file"], "is a file"),
         (["--sockets", "{tmp}", "--to", "{tmp}/e", "--control", "{tmp}/none"], "--control"),
@@ -143,6 +147,44 @@ def test_a_command_line_that_does_not_parse_is_exit_code_64(arguments, capsys):
         parse(arguments)
     assert caught.value.code == 64
     assert "usage:" in capsys.readouterr().err
+
+
+def test_the_sockets_directory_is_made_if_missing_as_the_ranks_do(tmp_path):
+    sockets = tmp_path / "job/sockets"
+    check_options(CollectorOptions(sockets=sockets, to=tmp_path / "job/evidence"))
+    assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
+    sockets.chmod(0o750)
+    check_options(CollectorOptions(sockets=sockets, to=tmp_path / "job/evidence"))
+    assert stat.S_IMODE(sockets.stat().st_mode) == 0o750  # one that is there stays as it is
+
+
+def test_the_parent_of_the_evidence_is_not_made(tmp_path):
+    with pytest.raises(UsageError, match=r"--to: .*none is not a directory"):
+        check_options(CollectorOptions(sockets=tmp_path / "sockets", to=tmp_path / "none/evidence"))
+
+
+def test_a_sockets_directory_that_cannot_be_made_is_exit_code_75(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert main(["--sockets", "/proc/self/sockets", "--to", str(tmp_path / "e")]) == 75
+    assert "--sockets: cannot make /proc/self/sockets" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+@pytest.mark.parametrize(("mode", "is_refused"), [(0o700, True), (0o755, True), (0o777, False)])
+def test_a_sockets_directory_of_somebody_else_is_refused(mode, is_refused):
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o777)
+        sockets = place / "sockets"
+        sockets.mkdir()
+        sockets.chmod(mode)
+        os.chown(sockets, 12345, -1)
+        os.seteuid(12346)
+        try:
+            with pytest.raises(MachineError, match="somebody else's") if is_refused else nullcontext():
+                check_options(CollectorOptions(sockets=sockets, to=place / "evidence"))
+        finally:
+            os.seteuid(0)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
