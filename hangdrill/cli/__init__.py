@@ -14,7 +14,7 @@ from hangdrill.cli.certify import certify
 from hangdrill.cli.checkpoint import checkpoint
 from hangdrill.cli.compare import compare
 from hangdrill.cli.deliver import deliver
-from hangdrill.cli.exits import Commands, drop_output, exit_code_of, open_streams
+from hangdrill.cli.exits import Commands, drop_output, exit_code_of, forget_interrupt, open_streams
 from hangdrill.cli.incident import collect, diagnose
 from hangdrill.cli.keys import keygen, sign, verify
 from hangdrill.cli.look import list_command, schema, show
@@ -79,4 +79,5 @@ def main() -> NoReturn:
     code = run_command()
     if code == ExitCode.INTERRUPTED:
         drop_output()
+        forget_interrupt()
     sys.exit(code)

@@ -17,7 +17,7 @@ import click
 
 from hangdrill.model.errors import ExitCode, HangdrillError, MachineError
 
-__all__ = ["Commands", "drop_output", "exit_code_of", "open_streams"]
+__all__ = ["Commands", "drop_output", "exit_code_of", "forget_interrupt", "open_streams"]
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, *_FULL})
@@ -138,6 +138,13 @@ def open_streams() -> None:
 def drop_output() -> None:
     """Let the interpreter's last flush, and what it still holds, go nowhere. Only when the process ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def forget_interrupt() -> None:
+    """Python notes an interrupt that comes out of code that is text (a namedtuple's, at an import), although it is
+    answered later, and would end itself by INT at its end: not with our code. The next such code takes the note away.
+    """
+    exec("")
 
 
 def _bug(error: Exception) -> int:

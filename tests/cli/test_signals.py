@@ -57,6 +57,27 @@ def test_a_command_that_waits_for_its_reader_ends(full_pipe: tuple[int, int], nu
     assert (process.returncode, told) == (130, b"hangdrill: interrupted\n")
 
 
+IN_TEXT = """
+import sys
+from hangdrill import cli
+cli.cli.commands["list"].callback = lambda **options: exec("raise KeyboardInterrupt")
+sys.argv = ["hangdrill", "list"]
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("cli.main()", 130), ("sys.exit(cli.run_command())", -signal.SIGINT)], ids=["main", "control"]
+)
+def test_an_interrupt_in_code_that_is_text_ends_with_130_too(tmp_path: Path, end: str, code: int) -> None:
+    """As namedtuple runs it while a module is imported: `python -m` would end itself by INT, though all is told."""
+    (tmp_path / "as_module.py").write_text(IN_TEXT.format(end=end))
+    words = [sys.executable, "-m", "as_module"]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stderr) == (code, "hangdrill: interrupted\n")
+
+
 ONCE = """
 import signal
 from hangdrill.cli import signals
