@@ -5,6 +5,8 @@ looked at the files knows: which were passed over, and which rank is claimed twi
 """
 
 import os
+import posixpath
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -25,6 +27,14 @@ _SHOWN = 3
 EMPTY = "check the path; gloo and nccl-lazy leave no dump by themselves (docs/what-torch-does.md)"
 _AGENT_LINK = "/agent/hangdrill/rank"
 """In a run directory this is hangdrill's own link, by which the ranks find their agent."""
+_RUN_NAMES = frozenset({
+    "collector.log", "delivered.json", "inspection.json", "job.log", "journal.jsonl", "junit.xml", "plan.json",
+    "result.json", "summary.json",
+})  # fmt: skip
+_RUN_PLACES = ("agent/", "control/", "sockets/", "torchrun/")
+_RUN_DEPTHS = re.compile(r"/(agent/hangdrill/|torchrun/hd-)")
+"""What else a drill leaves (docs/reference/run-directory.md), by name, below its directory, and too far down to be
+entered: none of it is a dump."""
 
 
 def diagnose(
@@ -76,7 +86,7 @@ def diagnose_evidence(evidence: Evidence, *, world_size: int | None = None) -> D
     twice = {one.rank for one in evidence.duplicates}
     ranks = msgspec.structs.replace(found.ranks, duplicate=tuple(sorted({*found.ranks.duplicate, *twice})))
     stacks = _stacks_notes(found, evidence)
-    notes = dict.fromkeys([*found.notes, *stacks, *_duplicate_notes(evidence), *_ignored_notes(evidence.ignored)])
+    notes = dict.fromkeys([*found.notes, *stacks, *_duplicate_notes(evidence), *_ignored_notes(evidence)])
     return msgspec.structs.replace(found, ranks=ranks, notes=tuple(notes))
 
 
@@ -142,8 +152,19 @@ def _stacks_notes(found: Diagnosis, evidence: Evidence) -> list[str]:
     return notes
 
 
-def _ignored_notes(ignored: Sequence[IgnoredFile]) -> list[str]:
-    return [f"passed over: {text}" for text in _counted(ignored)]
+def _ignored_notes(evidence: Evidence) -> list[str]:
+    """What was passed over, less the files that hangdrill itself leaves where a run of its own is."""
+    paths = {file.path for file in evidence.ignored}
+    runs = [path.removesuffix("plan.json") for path in paths if posixpath.basename(path) == "plan.json"]
+    runs = [run for run in runs if f"{run}journal.jsonl" in paths]
+    inside = tuple(run + place for run in runs for place in _RUN_PLACES)
+
+    def is_own(path: str) -> bool:
+        return posixpath.basename(path) in _RUN_NAMES or path.startswith(inside) or bool(_RUN_DEPTHS.search(f"/{path}"))
+
+    has_run = evidence.found or bool(runs)
+    told = [file for file in evidence.ignored if not (has_run and is_own(file.path))]
+    return [f"passed over: {text}" for text in _counted(told)]
 
 
 def _counted(ignored: Iterable[IgnoredFile]) -> list[str]:

@@ -60,6 +60,7 @@ def diagnose(
     evidence directory, or a URL (s3://, gs://, ...). Nothing in a file is trusted or run, and nothing is extracted.
     """
     from hangdrill.incident import diagnose_evidence, read_incident
+    from hangdrill.model.errors import MachineError
     from hangdrill.readers import open_executor
     from hangdrill.report.reading import reading_bar
     from hangdrill.report.story import BRIEF, tell_story
@@ -72,12 +73,19 @@ def diagnose(
     ):
         evidence = read_incident(paths, prefix=prefix, each=each)
     found = diagnose_evidence(evidence, world_size=world_size)
+    refused: MachineError | None = None
     if page is not None:
-        _write_page(page, tell_story(found, evidence.dumps))
+        try:
+            _write_page(page, tell_story(found, evidence.dumps, reports=evidence.reports))
+        except MachineError as error:  # the diagnosis is not lost by it
+            refused = error
     if as_json:
         print_json(found)
     else:
-        print_diagnosis(console(), found, story=tell_story(found, evidence.dumps, before=BRIEF))
+        story = tell_story(found, evidence.dumps, reports=evidence.reports, before=BRIEF)
+        print_diagnosis(console(), found, story=story)
+    if refused is not None:
+        raise refused
     return int(found.verdict.exit_code)
 
 

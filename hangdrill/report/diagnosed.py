@@ -52,7 +52,9 @@ def _summary(diagnosis: Diagnosis, story: Story) -> Rows:
     if diagnosis.stuck is not None:
         yield "stuck in", f"{story.operation} ({story.group_ranks})"
         yield "waiting", ranks_text(diagnosis.stuck.waiting)
-        yield "absent", ranks_text(diagnosis.stuck.absent)
+        absent = set(diagnosis.stuck.absent)
+        inferred = {one.rank for one in diagnosis.culprits if one.basis is Basis.INFERRED} & absent
+        yield "absent", ranks_text(absent) + (" (inferred)" if inferred and inferred == absent else "")
 
 
 def _rest(story: Story) -> Rows:
@@ -82,13 +84,16 @@ def _stuck_table(story: Story) -> Table:
 
 def _state(row: StuckRow) -> Text:
     word = row.role.value or "culprit"
-    return Text.assemble((word, RANK_STYLES.get(word, "bold red" if row.is_culprit else "default")))
+    style = RANK_STYLES.get(word, "bold red" if row.is_culprit else "default")
+    return Text.assemble((f"{word}, inferred" if row.inferred else word, style))
 
 
 def _operation(row: StuckRow) -> str:
     if not row.has_dump:
         return "no dump"
-    last = "after " if row.role is Role.ABSENT and row.operation else ""
+    last = ""
+    if row.role is Role.ABSENT and row.operation:
+        last = "last in its dump: " if row.inferred else "after "
     return f"{last}{row.operation or 'none in its dump'}"
 
 

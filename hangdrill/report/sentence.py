@@ -9,6 +9,7 @@ from hangdrill.model.diagnosis import HangVerdict, StuckOperation
 from hangdrill.model.dump import Frame
 from hangdrill.model.run import RecordedRun
 from hangdrill.model.scenario import FaultKind
+from hangdrill.report.own_code import own_frame
 
 __all__ = ["drill_sentence", "operation_text", "place_text"]
 
@@ -47,15 +48,8 @@ def operation_text(stuck: StuckOperation) -> str:
 
 def place_text(frames: tuple[Frame, ...]) -> str:
     """ "train.py:42": the innermost frame of the user's own code; of any code when there is none of the user's."""
-    own = [frame for frame in frames if _is_users(frame.filename)]
-    frame = next(iter(own or frames), None)
-    return f"{frame.filename.rsplit('/', maxsplit=1)[-1]}:{frame.line}" if frame is not None else ""
-
-
-def _is_users(filename: str) -> bool:
-    """Neither torch nor the agent; the workloads that ship with the agent stand for the user's code."""
-    inside_agent = "/hangdrill/rank/" in filename and "/hangdrill/rank/workloads/" not in filename
-    return not inside_agent and "/torch/" not in filename and not filename.startswith("<")
+    found = own_frame(frames)
+    return f"{found[0].filename.rsplit('/', maxsplit=1)[-1]}:{found[0].line}" if found is not None else ""
 
 
 def _waited_s(run: RecordedRun) -> float | None:

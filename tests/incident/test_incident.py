@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -146,6 +147,45 @@ def test_the_link_to_the_agent_in_a_run_directory_is_not_worth_a_note(tmp_path: 
     assert len(told) == 1
     assert told[0].startswith("passed over: 1 file")
     assert told[0].endswith(f"{tmp_path}/other/rank")
+
+
+RUNS = GLOO.parents[2] / "gpu_runs"
+
+
+def own_files(run: Path) -> None:
+    """What a drill leaves beside the evidence, in the run directory and above it."""
+    for name in (
+        "../summary.json", "../junit.xml", "result.json", "inspection.json", "job.log", "collector.log",
+        "control/rank_0.a0.ops", "torchrun/hd-1_x/attempt_0/0/error.json", "agent/hangdrill/__pycache__/a/b.pyc",
+    ):  # fmt: skip
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_bytes(b"x")
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_the_own_files_of_a_run_are_not_worth_a_note(tmp_path: Path, above: bool) -> None:
+    """Of a drill with the collector, and of one without, whose dumps torch wrote."""
+    collected, native = tmp_path / "a" / "drill", tmp_path / "b" / "drill"
+    shutil.copytree(RUNS / "nccl.collector.coalesced-hold-r1" / "evidence", collected / "evidence")
+    copied(native / "native", 0, 1, 2)
+    for name in ("plan.json", "journal.jsonl"):
+        (native / name).write_bytes(b"{}")
+    for run in (collected, native):
+        own_files(run)
+        place = run.parent if above else run
+        assert not [note for note in hangdrill.diagnose(place).notes if "passed over" in note]
+        (place / "notes.md").write_text("x")
+        if above or run is native:  # beside a manifest no file is asked what it is
+            assert f"passed over: 1 file (not a dump by its name): {place}/notes.md" in hangdrill.diagnose(place).notes
+
+
+def test_files_of_these_names_that_are_of_no_run_are_named(tmp_path: Path) -> None:
+    copied(tmp_path / "native", 0, 1, 2)
+    for name in ("job.log", "plan.json"):
+        (tmp_path / name).write_bytes(b"x")
+    notes = hangdrill.diagnose(tmp_path).notes
+    assert f"passed over: 1 file (not a dump by its name): {tmp_path}/job.log" in notes
+    assert f"passed over: 1 file (its name says no rank): {tmp_path}/plan.json" in notes
 
 
 def test_what_was_passed_over_is_counted_and_named(tmp_path: Path) -> None:

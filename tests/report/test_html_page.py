@@ -150,6 +150,19 @@ def test_a_page_that_cannot_be_written_is_the_machines_fault(tmp_path, capsys):
     assert "cannot write" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_the_diagnosis_is_printed_though_its_page_cannot_be_written(tmp_path, capsys, more):
+    words = ["diagnose", str(DATA / "legacy-stall"), *more]
+    assert run_command(words) == 1
+    said = capsys.readouterr().out
+    (tmp_path / "file").write_text("")
+    assert run_command([*words, "--html", str(tmp_path / "file" / "page.html")]) == 75
+    told = capsys.readouterr()
+    assert told.out == said
+    assert "name another file" in told.err
+    assert "page: " not in told.err
+
+
 needs_chromium = pytest.mark.skipif(not CHROMIUM.exists(), reason="needs /usr/bin/chromium to run the page's script")
 
 DRIVE = """<script>

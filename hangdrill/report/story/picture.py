@@ -4,13 +4,13 @@ The window is cut until all rows together keep within a budget, so that the page
 sequences are shown then, and none of them is made up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import groupby
 
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.report.story.index import GroupKey, Index
 from hangdrill.report.story.ranks import Roles, label_of, runs_of
-from hangdrill.report.story.slices import BEFORE, RankSlice
+from hangdrill.report.story.slices import BEFORE, RankSlice, outdated
 from hangdrill.report.story.standing import Standing, cell_of
 from hangdrill.report.story.text import shown
 from hangdrill.report.story.values import Cell, Picture, PictureRow
@@ -37,7 +37,8 @@ def pictures_of(
     more there are."""
     numbers = _in_order(index, roles, slices)
     kept = numbers[:MOST_PICTURES]
-    painters = [_Painter(diagnosis, roles, slices, index, group) for group in kept]
+    open_ended = roles.inferred | outdated(slices, index)
+    painters = [_Painter(diagnosis, roles, slices, index, group=group, open_ended=open_ended) for group in kept]
     pictures = [painter.paint(number, MOST_CELLS // len(kept)) for number, painter in enumerate(painters)]
     return tuple(pictures), len(numbers) - len(kept)
 
@@ -60,12 +61,20 @@ def _in_order(index: Index, roles: Roles, slices: Mapping[int, RankSlice]) -> li
 
 
 class _Painter:
-    """One picture in the making."""
+    """One picture in the making. open_ended: ranks whose record does not prove that nothing came after it."""
 
     def __init__(
-        self, diagnosis: Diagnosis, roles: Roles, slices: Mapping[int, RankSlice], index: Index, group: int
+        self,
+        diagnosis: Diagnosis,
+        roles: Roles,
+        slices: Mapping[int, RankSlice],
+        index: Index,
+        *,
+        group: int,
+        open_ended: Set[int],
     ) -> None:
         self.diagnosis, self.roles, self.slices, self.names, self.group = diagnosis, roles, slices, index.names, group
+        self.open_ended = open_ended
         self.key = index.keys[group]
         self.stuck = diagnosis.stuck if group == index.stuck else None
         self.members = sorted(set(self.key[2]) or {rank for rank, one in slices.items() if group in one.tracks})
@@ -103,10 +112,11 @@ class _Painter:
             standing = Standing(
                 track=one.tracks.get(self.group) if one is not None else None,
                 has_dump=one is not None,
-                knows_end=one is not None and one.knows_end,
+                knows_end=one is not None and one.knows_end and rank not in self.open_ended,
                 has_start=one is not None and one.has_start,
                 role=self.roles.of(rank),
                 is_culprit=rank in self.roles.culprits,
+                is_inferred=rank in self.roles.inferred,
                 is_odd=self._is_odd(rank),
                 differs=self.roles.differs(one.pending) if one is not None and self.stuck is not None else "",
             )

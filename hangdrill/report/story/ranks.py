@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from hangdrill.diagnosis.signatures import describe, signatures
 from hangdrill.diagnosis.words import name_ranks
-from hangdrill.model.diagnosis import Diagnosis, HangKind
+from hangdrill.model.diagnosis import Basis, Diagnosis, HangKind
 from hangdrill.model.dump import Operation
 from hangdrill.report.story.values import Role
 
@@ -44,6 +44,8 @@ class Roles:
         self.stuck = diagnosis.stuck
         self.is_mismatch = self.stuck is not None and diagnosis.kind in MISMATCHES
         self.culprits = frozenset(culprit.rank for culprit in diagnosis.culprits)
+        inferred = (culprit.rank for culprit in diagnosis.culprits if culprit.basis is Basis.INFERRED)
+        self.inferred = frozenset(inferred)
         self.waiting = frozenset(self.stuck.waiting if self.stuck is not None else ())
         self.absent = frozenset(self.stuck.absent if self.stuck is not None else ())
         self.members = frozenset(self.stuck.group.ranks if self.stuck is not None else ())

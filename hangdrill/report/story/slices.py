@@ -4,11 +4,12 @@ Walks backwards from the last operation, and no further than the window around t
 byte a sequence, so that equal ranks are found by comparing bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
 from hangdrill.diagnosis.history import NEW_BACKENDS, finished, seems_finished_at_once
+from hangdrill.diagnosis.progress import SYNCHRONISING
 from hangdrill.model.diagnosis import StuckOperation
 from hangdrill.model.dump import Operation, RankDump
 from hangdrill.model.table import OperationTable
@@ -16,7 +17,7 @@ from hangdrill.report.story.index import MOST_NAMES, Index
 from hangdrill.report.story.ranks import Roles
 from hangdrill.report.story.values import Cell, Role
 
-__all__ = ["BEFORE", "RankSlice", "Track", "slice_ranks"]
+__all__ = ["BEFORE", "RankSlice", "Track", "outdated", "slice_ranks"]
 
 BEFORE = 190
 """So many sequences before the stuck one are kept of each group."""
@@ -52,8 +53,8 @@ class RankSlice:
 
     tail: its last operations, oldest first. pending: what it is inside of: the stuck operation, else its oldest
     unfinished collective, else its oldest unfinished send or receive. last_there: its last finished operation in the
-    stuck group. knows_end: what comes after the last recorded sequence was not entered. has_start: nothing was
-    forgotten.
+    stuck group. proven: by group, the last sequence that it finished and nobody can finish unless all have entered it.
+    knows_end: what comes after the last recorded sequence was not entered. has_start: nothing was forgotten.
     """
 
     rank: int
@@ -62,6 +63,7 @@ class RankSlice:
     pending: Operation | None
     last_there: Operation | None
     tracks: dict[int, Track]
+    proven: dict[int, int]
     knows_end: bool
     has_start: bool
     only_active: bool
@@ -82,6 +84,26 @@ def slice_ranks(
     return dict(sorted(slices.items()))
 
 
+def outdated(slices: Mapping[int, RankSlice], index: Index) -> frozenset[int]:
+    """Ranks whose dump lacks an operation that a peer finished, which takes all: it is older than that, and proves no
+    absence."""
+    proven: dict[int, int] = {}
+    for one in slices.values():
+        for group, sequence in one.proven.items():
+            proven[group] = max(sequence, proven.get(group, 0))
+    return frozenset(
+        rank
+        for group, sequence in proven.items()
+        for rank in index.keys[group][2]
+        if (own := slices.get(rank)) is not None and _ends_before(own, group, sequence)
+    )
+
+
+def _ends_before(one: RankSlice, group: int, sequence: int) -> bool:
+    track = one.tracks.get(group)
+    return one.has_start if track is None else track.last < sequence
+
+
 def _slice(dump: RankDump, roles: Roles, index: Index, *, kept: int) -> RankSlice:
     table = OperationTable.of(dump.operations)
     keys = _Keys(dump, roles, index)
@@ -97,6 +119,7 @@ def _slice(dump: RankDump, roles: Roles, index: Index, *, kept: int) -> RankSlic
         pending=inside or pending,
         last_there=None if found.last_there is None else table[found.last_there],
         tracks={key: _track(cells) for key, cells in found.cells.items() if cells},
+        proven=found.proven,
         knows_end=bool(table) and not dump.salvaged and not (dump.only_active and pending is None),
         has_start=bool(table) and table.record_ids[0] == 0 and not dump.only_active,
         only_active=dump.only_active,
@@ -113,6 +136,8 @@ class _Kind:
         self.is_batch = kind.backend == "nccl" and kind.name == "coalesced"
         self.name = MOST_NAMES if self.is_batch else index.names.number(kind.name)
         self.may_be_issued = kind.p2p and kind.backend in NEW_BACKENDS
+        self.takes_all = kind.name in SYNCHRONISING and not kind.p2p
+        self.may_have_failed = kind.backend == "gloo"
 
 
 class _Found:
@@ -125,6 +150,7 @@ class _Found:
         self.pending: int | None = None
         self.inside: int | None = None
         self.last_there: int | None = None
+        self.proven: dict[int, int] = {}
 
     def look_back(self, group: int | None, kept: int, waiting_in: StuckOperation | None) -> None:
         """group: the number of the stuck group. kept: so many sequences of each group, before what the rank is inside
@@ -148,7 +174,10 @@ class _Found:
                 if group is None or key == group:
                     break
                 continue
+            is_last = key not in self.cells
             self._put(row, kind, sequence, done=done)
+            if done and kind.takes_all and not (is_last and kind.may_have_failed):  # gloo calls over what has failed
+                self.proven.setdefault(key, sequence)
             if not done and (not kind.p2p or self.pending is None or self.kinds[self.table.kind[self.pending]].p2p):
                 self.pending = row
             if key == group and waiting_in is not None and sequence == waiting_in.sequence:
@@ -217,6 +246,8 @@ def _merge(one: RankSlice, other: RankSlice) -> RankSlice:
     main, more = (one, other) if one.size >= other.size else (other, one)
     for key, track in more.tracks.items():
         main.tracks[key] = _merge_tracks(main.tracks[key], track) if key in main.tracks else track
+    for group, sequence in more.proven.items():
+        main.proven[group] = max(sequence, main.proven.get(group, 0))
     for name in ("pending", "last_there"):
         mine, theirs = getattr(main, name), getattr(more, name)
         if mine is not None and theirs is not None and not mine.frames and mine.record_id == theirs.record_id:

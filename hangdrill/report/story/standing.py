@@ -14,7 +14,8 @@ class Standing:
     """What decides on a rank's cells; ranks with equal standings have equal cells.
 
     track: what it recorded there. knows_end: what comes after was not entered. has_start: nothing was forgotten.
-    is_odd: the diagnosis calls its part in the stuck operation a mismatch. differs: the size and dtype of that part.
+    is_inferred: it is called absent although its record does not say so. is_odd: the diagnosis calls its part in the
+    stuck operation a mismatch. differs: the size and dtype of that part.
     """
 
     track: Track | None
@@ -23,13 +24,14 @@ class Standing:
     has_start: bool
     role: Role
     is_culprit: bool
+    is_inferred: bool
     is_odd: bool
     differs: str = ""
 
     @property
     def outlook(self) -> "Standing":
         """What of it is shown besides the cells: the role, whether it is a culprit, and what differs."""
-        return replace(self, track=None, has_dump=True, knows_end=True, has_start=True, is_odd=False)
+        return replace(self, track=None, has_dump=True, knows_end=True, has_start=True, is_inferred=False, is_odd=False)
 
     def number(self, sequence: int) -> int | None:
         """The number of the name recorded under a sequence; None when nothing is."""
@@ -46,6 +48,8 @@ def cell_of(standing: Standing, sequence: int, stuck: StuckOperation | None) -> 
     if not standing.has_dump:
         return Cell.INFERRED if is_stuck and standing.role is Role.ABSENT else Cell.NO_DUMP
     if standing.role is Role.ABSENT and stuck is not None and not stuck.p2p and sequence >= stuck.sequence:
+        if standing.is_inferred:
+            return Cell.INFERRED if is_stuck else Cell.UNKNOWN
         return Cell.ABSENT
     track = standing.track
     if track is not None and track.first <= sequence <= track.last:

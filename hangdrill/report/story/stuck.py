@@ -49,6 +49,7 @@ def stuck_rows(diagnosis: Diagnosis, roles: Roles, slices: Mapping[int, RankSlic
             after_s=_after_s([at_ns for _, at_ns in found if at_ns], start_ns),
             is_culprit=is_culprit,
             has_dump=has_dump,
+            inferred=role is Role.ABSENT and roles.inferred.issuperset(rank for rank, _ in found),
         )
         for (role, operation, place, is_culprit, has_dump), found in folded.items()
     ]

@@ -6,6 +6,7 @@ from hangdrill.checks.words import ranks_text
 from hangdrill.diagnosis import sentence
 from hangdrill.model.diagnosis import Diagnosis
 from hangdrill.model.dump import RankDump
+from hangdrill.model.run import RankPull
 from hangdrill.report.sentence import operation_text
 from hangdrill.report.story.advice import next_steps
 from hangdrill.report.story.gaps import gaps_of
@@ -27,9 +28,16 @@ MOST_NOTES = 50
 LONG = 2_000
 
 
-def tell_story(diagnosis: Diagnosis, dumps: Iterable[RankDump] = (), *, before: int = BEFORE) -> Story:
+def tell_story(
+    diagnosis: Diagnosis,
+    dumps: Iterable[RankDump] = (),
+    *,
+    reports: Iterable[RankPull] = (),
+    before: int = BEFORE,
+) -> Story:
     """What there is to tell. dumps: each looked at once, in any order, and let go; without them the story has what
-    the diagnosis alone says. before: so many sequences before the stall are kept; fewer are quicker."""
+    the diagnosis alone says. reports: what the collector saw of the processes. before: so many sequences before the
+    stall are kept; fewer are quicker."""
     index, roles = Index(diagnosis.stuck), Roles(diagnosis)
     slices = slice_ranks(dumps, roles, diagnosis.ranks.stale, index, before=before)
     rows, rows_hidden = stuck_rows(diagnosis, roles, slices)
@@ -50,5 +58,5 @@ def tell_story(diagnosis: Diagnosis, dumps: Iterable[RankDump] = (), *, before: 
         groups_hidden=groups_hidden,
         gaps=gaps_of(diagnosis, roles, slices),
         notes=tuple(shown(note, LONG) for note in diagnosis.notes[:MOST_NOTES]),
-        next_steps=next_steps(diagnosis, roles, slices),
+        next_steps=next_steps(diagnosis, roles, slices, reports),
     )

@@ -45,12 +45,13 @@ class Cell(Enum):
     """Outside of what the rank's ring buffer kept, or of what its dump lists."""
     NO_DUMP = "n"
     INFERRED = "x"
-    """No dump, and the peers waited: absent by inference only."""
+    """No dump, or none that tells, and the peers waited: absent by inference only."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where an operation was called. text: the innermost frame of the user's code, "train.py:42 in main"; users is
-    False when all frames are torch's own. stack: "file:line in name", innermost first, bounded."""
+    False when all frames are torch's or the standard library's. stack: "file:line in name", innermost first,
+    bounded."""
 
     text: str = ""
     users: bool = False
@@ -59,7 +60,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 class StuckRow(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks that stand alike. operation: what they are inside of or, of absent ranks, the last one they finished.
-    after_s: least and most time from the stall's beginning to their entering it, None when not known."""
+    after_s: least and most time from the stall's beginning to their entering it, None when not known. inferred: their
+    record does not say that they are absent, and its last operation may not be their last."""
 
     ranks: tuple[int, ...]
     role: Role
@@ -68,6 +70,7 @@ class StuckRow(msgspec.Struct, frozen=True, kw_only=True):
     after_s: tuple[float, float] | None = None
     is_culprit: bool = False
     has_dump: bool = True
+    inferred: bool = False
 
 
 class CulpritRow(msgspec.Struct, frozen=True, kw_only=True):
