@@ -84,12 +84,12 @@ def handling_signals(interrupt: Interrupt) -> Iterator[None]:
 
     before = {number: signal.getsignal(number) for number in SIGNALS}
     taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    for number in taken:
-        signal.signal(number, handle)
     try:
+        for number in taken:
+            signal.signal(number, handle)
         yield
     finally:
-        for number in taken:
+        for number in reversed(taken):  # INT at last: what it raises would leave the others as they are
             signal.signal(number, before[number] or signal.SIG_DFL)
 
 
