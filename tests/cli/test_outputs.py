@@ -71,3 +71,14 @@ def test_a_file_of_somebody_else_beside_it_is_left_alone(tmp_path: Path) -> None
     write_file(tmp_path / "page.html", b"<html>")
     assert (tmp_path / "page.html").read_bytes() == b"<html>"
     assert {path.name: path.read_text() for path in tmp_path.glob("*.tmp")} == {"page.html.tmp": "mine"}
+
+
+def test_an_interrupt_leaves_no_half_of_a_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self, target) -> None:
+        assert list(tmp_path.iterdir()) == [self]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(tmp_path / "page.html", b"<html>")
+    assert list(tmp_path.iterdir()) == []
