@@ -2,24 +2,31 @@
 who stopped the rank is to be asked."""
 
 import re
+from pathlib import Path
 
 import msgspec
+import pytest
 from html_cases import dump, stalled, told
 from rich.console import Console
 
 from hangdrill.diagnosis import diagnose
+from hangdrill.incident import diagnose_evidence, read_incident
 from hangdrill.model.diagnosis import Basis
 from hangdrill.model.dump import Group, OperationState
 from hangdrill.model.run import RankPull, RankState
 from hangdrill.report.diagnosed import print_diagnosis
 from hangdrill.report.html import page_html
 from hangdrill.report.story import tell_story
+from hangdrill.report.story.index import Index
+from hangdrill.report.story.ranks import Roles
+from hangdrill.report.story.slices import outdated, slice_ranks
 
+DATA = Path(__file__).parents[1] / "data"
 STOPPED = (RankPull(rank=1, pid=21811, state=RankState.STOPPED),)
 PAIR = Group(name="1", desc="pair", ranks=(0, 1))
 
 
-def outdated():
+def too_old():
     """Ranks 0 and 2 finished #54 and wait in #55; what is left of rank 1 ends with #53."""
     return [dump(0, 55, 3, pending=True), dump(1, 53, 3), dump(2, 55, 3, pending=True)]
 
@@ -46,12 +53,12 @@ def cells(picture, label):
 
 
 def test_what_peers_finished_is_unknown_of_it_and_the_stuck_operation_inferred():
-    (picture,) = story_of(outdated(), STOPPED).pictures
+    (picture,) = story_of(too_old(), STOPPED).pictures
     assert cells(picture, "rank 1") == "c" * 53 + "ux"
 
 
 def test_behind_an_inferred_absence_nothing_is_proven():
-    dumps = outdated()
+    dumps = too_old()
     dumps[0] = msgspec.structs.replace(dump(0, 56, 3, pending=True), operations=(
         *dumps[0].operations, msgspec.structs.replace(dump(0, 56, 3, pending=True).operations[-1]),
     ))  # fmt: skip
@@ -60,13 +67,13 @@ def test_behind_an_inferred_absence_nothing_is_proven():
 
 
 def test_without_a_word_of_the_process_it_is_unknown_throughout():
-    story = story_of(outdated())
+    story = story_of(too_old())
     assert story.verdict == "undecided"
     assert cells(story.pictures[0], "rank 1") == "c" * 53 + "uu"
 
 
 def test_it_proves_no_absence_in_another_group_either():
-    pair = next(one for one in story_of(in_a_pair_too(outdated()), STOPPED).pictures if one.title == "pair")
+    pair = next(one for one in story_of(in_a_pair_too(too_old()), STOPPED).pictures if one.title == "pair")
     assert cells(pair, "rank 1") == "u"
     pair = next(one for one in story_of(in_a_pair_too(stalled(3, [1])), STOPPED).pictures if one.title == "pair")
     assert cells(pair, "rank 1") == "a"
@@ -104,11 +111,24 @@ def test_the_last_operation_of_gloo_that_was_called_over_outdates_nobody():
     assert [cells(one, "rank 1") for one in story_of(in_a_pair_too(gloo)).pictures] == ["c" * 54 + "a", "a"]
 
 
+@pytest.mark.parametrize("runs", ["gpu_runs", "gloo_runs"])
+def test_of_every_real_run_the_diagnosis_and_the_story_agree_on_whose_dump_is_too_old(runs):
+    """In one of them nccl-legacy calls completed what waits behind an operation that is not over."""
+    places = [place for place in (DATA / runs).iterdir() if place.is_dir()]
+    assert len(places) > 20
+    for place in places:
+        evidence = read_incident([place])
+        found = diagnose_evidence(evidence)
+        roles, index = Roles(found), Index(found.stuck)
+        ranks = outdated(slice_ranks(evidence.dumps, roles, found.ranks.stale, index), index)
+        assert bool(ranks) == any("older than what others" in note for note in found.notes), place.name
+
+
 def test_the_table_says_inferred_and_calls_nothing_its_last():
-    story = story_of(outdated(), STOPPED)
+    story = story_of(too_old(), STOPPED)
     (row,) = [row for row in story.stuck if row.is_culprit]
     assert row.inferred
-    text = terminal_text(outdated(), STOPPED)
+    text = terminal_text(too_old(), STOPPED)
     assert "absent, inferred" in text
     assert re.search(r"absent +rank 1 \(inferred\)", text)
     assert "last in its dump: all_reduce #53 of default_pg" in text
@@ -127,7 +147,7 @@ def test_the_table_of_an_observed_absence_stays():
 
 
 def test_of_a_stopped_rank_the_next_step_is_who_stopped_it():
-    for dumps in (outdated(), stalled(3, [1]), stalled(3, [1], lost=[1])):
+    for dumps in (too_old(), stalled(3, [1]), stalled(3, [1], lost=[1])):
         steps = story_of(dumps, STOPPED).next_steps
         assert steps[0] == (
             "who stopped rank 1 (state T): a SIGSTOP, or a debugger? on its host, `kill -CONT 21811` resumes it"
@@ -145,7 +165,7 @@ def test_of_a_rank_that_runs_or_is_unknown_it_is_not():
 
 def test_a_stopped_rank_without_a_pid_is_resumed_by_its_own():
     reports = (msgspec.structs.replace(STOPPED[0], pid=None),)
-    assert story_of(outdated(), reports).next_steps[0].endswith("`kill -CONT PID` resumes it")
+    assert story_of(too_old(), reports).next_steps[0].endswith("`kill -CONT PID` resumes it")
 
 
 def terminal_text(dumps, reports):

@@ -138,6 +138,9 @@ class _Kind:
         self.may_be_issued = kind.p2p and kind.backend in NEW_BACKENDS
         self.takes_all = kind.name in SYNCHRONISING and not kind.p2p
         self.may_have_failed = kind.backend == "gloo"
+        """gloo calls over what has failed."""
+        self.may_run_ahead = kind.backend == "nccl" and not kind.p2p
+        """nccl-legacy calls completed what waits behind what is not."""
 
 
 class _Found:
@@ -176,7 +179,9 @@ class _Found:
                 continue
             is_last = key not in self.cells
             self._put(row, kind, sequence, done=done)
-            if done and kind.takes_all and not (is_last and kind.may_have_failed):  # gloo calls over what has failed
+            if not done and kind.may_run_ahead:
+                self.proven.pop(key, None)
+            elif done and kind.takes_all and not (is_last and kind.may_have_failed):
                 self.proven.setdefault(key, sequence)
             if not done and (not kind.p2p or self.pending is None or self.kinds[self.table.kind[self.pending]].p2p):
                 self.pending = row
