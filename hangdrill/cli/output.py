@@ -134,7 +134,7 @@ def write_file(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
         temporary.replace(path)
     except OSError as error:
-        hint = "free the path, or its disk"
+        hint = "name another file, or free its disk"
         raise MachineError(f"cannot write: {error.strerror}", where=str(path), next_step=hint) from error
     finally:
         with suppress(OSError):  # it has its own name now, or is not whole
