@@ -99,7 +99,7 @@ def run_drill(
         )
         session.tell("plan", "planned", {"run_id": plan.run_id})
         with (
-            _recording_failures(journal, layout.root),
+            _recorded(journal, layout.root),
             _locks(session, runtime_dir, interrupt),
             _registered(plan, runtime_dir),
         ):
