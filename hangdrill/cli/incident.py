@@ -90,7 +90,7 @@ def diagnose(
 
 
 @click.command(short_help="Watch ranks, and pull their evidence at a hang.")
-@click.option("--sockets", required=True, type=FOLDER, help="Directory of the ranks' control-plane sockets.")
+@click.option("--sockets", required=True, type=FOLDER, help="Directory of the ranks' sockets; made if missing.")
 @click.option("--to", required=True, type=FOLDER, help="Where the evidence goes; its parent must exist.")
 @click.option("--control", type=FOLDER, help="The agents' control directory, of a job under hangdrill.rank.")
 @click.option("--run-id", default="", help="Written into the manifest.")
