@@ -6,8 +6,10 @@ stands for many scenarios, named by its directory and the cell: "faults/ddp-hold
 
 import difflib
 import fnmatch
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ QUICK = "quick"
 
 ROOT = "scenarios"
 MAX_FILE_BYTES = 1_000_000
+MOST_FILES = 10_000
 
 
 class NamedScenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +131,21 @@ def _with_script(scenario: Scenario, path: Path | None, cwd: Path) -> tuple[Scen
             job = msgspec.structs.replace(scenario.job, script=str((home / script).resolve()))
             return msgspec.structs.replace(scenario, job=job), []
     looked = " and ".join(str(home) for home in dict.fromkeys(homes))
-    return scenario, [Problem("job.script", f'no such script "{script}"', f"looked in {looked}")]
+    near = _nearest_script(script, homes)
+    hint = f"did you mean `{near}`? Looked in {looked}" if near else f"looked in {looked}"
+    return scenario, [Problem("job.script", f'no such script "{script}"', hint)]
+
+
+def _nearest_script(script: str, homes: Sequence[Path]) -> str:
+    """One of the same suffix whose name is near, in the directory that was named; "" when there is none."""
+    asked = Path(script)
+    names: list[str] = []
+    for home in homes:
+        with suppress(OSError, ValueError):  # no such directory, not ours to read, a NUL in its name
+            found = itertools.islice((home / asked.parent).iterdir(), MOST_FILES)
+            names += sorted(path.name for path in found if path.suffix == asked.suffix and path.is_file())
+    close = difflib.get_close_matches(asked.name, names, n=1, cutoff=0.6)
+    return str(asked.with_name(close[0])) if close else ""
 
 
 def _find(reference: str, roots: Sequence[Path]) -> list[NamedScenario]:

@@ -216,3 +216,27 @@ def test_a_number_of_thousands_of_digits_is_the_users_mistake(tmp_path):
     path.write_text(f'title = "t"\n[job]\nnproc_per_node = {"9" * 5000}\n')
     with pytest.raises(UsageError, match="not valid TOML"):
         load_file(path)
+
+
+@pytest.mark.parametrize(
+    ("script", "offered"),
+    [
+        ("trian.py", "did you mean `train.py`? Looked in "),
+        ("own/tarin_ddp.py", "did you mean `own/train_ddp.py`? Looked "),
+    ],
+)
+def test_a_misspelt_script_is_answered_with_the_one_that_was_meant(tmp_path: Path, script: str, offered: str) -> None:
+    (tmp_path / "own").mkdir()
+    for name in ("train.py", "train.sh", "other.py", "own/train_ddp.py"):
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError) as caught:
+        validate(tables(job={"workload": None, "script": script}), name="x", path=None, cwd=tmp_path)
+    assert caught.value.next_step.startswith(offered)
+
+
+def test_a_script_with_nothing_like_it_is_offered_none(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    for script in ("zzz.py", "none/train.py"):
+        with pytest.raises(UsageError) as caught:
+            validate(tables(job={"workload": None, "script": script}), name="x", path=None, cwd=tmp_path)
+        assert caught.value.next_step == f"looked in {tmp_path}"
