@@ -4,9 +4,13 @@ When it is installed, its entry point has loaded the plugin already, and a secon
 """
 
 import os
+import signal
 from importlib.metadata import entry_points
 
 PLUGIN = "hangdrill.pytest_plugin"
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `make test &` in a script; what the tests start inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _is_loaded_by_entry_point() -> bool:
