@@ -6,7 +6,7 @@ import socket
 import time
 
 import pytest
-from collector_tools import kinds, only, wait_until
+from collector_tools import DEADLINE_S, kinds, only, wait_until
 from fake_plane import dump, idle_rank, operation, trace, waiting_rank
 
 from hangdrill.collector import ranks as ranks_module
@@ -156,7 +156,7 @@ def test_the_manifest_keeps_the_state_of_the_moment_of_the_pull(job, process_ran
 
 def test_a_restart_keeps_the_evidence_and_begins_anew(job, ranks):
     ranks += [waiting_rank(job.sockets, 0), waiting_rank(job.sockets, 1)]
-    job.start(world_size=2)
+    job.start(world_size=2, linger_s=DEADLINE_S)
     job.await_event("complete")
     for rank in ranks:
         rank.close()
