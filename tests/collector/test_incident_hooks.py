@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from collector_tools import DEADLINE_S, wait_until
+from collector_tools import wait_until
 from fake_plane import operation, trace, waiting_rank
 
 from hangdrill.delivery import DeliveryOptions
@@ -84,7 +84,7 @@ def test_ranks_are_let_go_while_a_hook_hangs(job, ranks, tmp_path):
 
 def test_a_hang_of_each_attempt_is_told_with_its_attempt(job, ranks, tmp_path, delivery):
     ranks += [waiting_rank(job.sockets, 0, answers=stuck())]
-    job.start(world_size=1, delivery=delivery, linger_s=DEADLINE_S)
+    job.start(world_size=1, delivery=delivery)
     job.await_event("complete")
     job.announce(0, "exception", code=1, exception_type="ValueError")
     job.await_ack(0)
